@@ -1,7 +1,7 @@
-// What a member reads and writes by itself: the pieces of its view, one after the other. Small
+// Independent access: reads and writes the pieces of one member's view, one after the other. Small
 // pieces that lie close together are read by the buffer (data sieving: Thakur, Gropp, Lusk 1999).
-// Writing so means to write what others may write meanwhile, so it is done only where the hint
-// romio_ds_write asks for it, and then all writers of the file lock what they write.
+// Writing that way also writes bytes that others may write meanwhile, so it is done only where the
+// hint romio_ds_write asks for it, and then all writers of the file lock the range they write.
 #include "mpi/file/access.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 namespace weft::mpi {
 namespace {
 
-// Memory that is not contiguous goes through a buffer of so much.
+// The size of the buffer through which memory that is not contiguous goes.
 constexpr std::uint64_t kStagingBytes = std::uint64_t{1} << 20;
 // Blocks that begin less than this apart, on average, are read by the buffer.
 constexpr std::uint64_t kDenseBytes = std::uint64_t{16} << 10;
@@ -40,13 +40,13 @@ int set_lock(int descriptor, int command, short type, std::int64_t first, std::i
   return result;
 }
 
-// What shows that whoever holds a lock goes on.
+// The signs that the holder of a lock makes progress.
 struct Signs {
   std::int64_t first, bytes, seconds, nanoseconds, size;
   bool operator==(const Signs&) const = default;
 };
 
-// Whoever is stopped may hold a lock for ever, so a wait by the kernel would have no end.
+// A stopped process may hold a lock for ever, so a wait in the kernel would have no end.
 FileError wait_for_lock(const File& file, short type, std::int64_t first, std::int64_t last) {
   const std::uint64_t limit_ns = process->job->settings().ns(Setting::peer_timeout_ms) * 12;
   constexpr std::chrono::microseconds kLongest{1000};
@@ -61,7 +61,7 @@ FileError wait_for_lock(const File& file, short type, std::int64_t first, std::i
     if (set_lock(file.descriptor, F_OFD_GETLK, type, first, last, range) != 0 ||
         ::fstat(file.descriptor, &found) != 0)
       return error_of_errno(errno, "locking a range of", file.name);
-    if (range.l_type == F_UNLCK) continue;  // just now
+    if (range.l_type == F_UNLCK) continue;  // released just now
     const Signs signs{range.l_start, range.l_len, found.st_mtim.tv_sec, found.st_mtim.tv_nsec,
                       found.st_size};
     const std::uint64_t now = now_ns();
@@ -123,7 +123,7 @@ class Independent {
  private:
   std::uint64_t left() const noexcept { return access_.bytes - done_; }
 
-  // Each piece by its own call.
+  // Reads or writes each piece by its own call.
   void run_pieces() {
     while (left() != 0) {
       const ByteRange range = cursor_.next_joined(left());
@@ -141,7 +141,7 @@ class Independent {
     }
   }
 
-  // False: that was the end.
+  // Moves one piece. False: it was the last.
   bool move(std::int64_t place, std::uint64_t bytes) {
     std::byte* data;
     if (memory_.is_contiguous()) {
@@ -168,7 +168,7 @@ class Independent {
     if (staging_ == nullptr) staging_.reset(new std::byte[bytes]);
   }
 
-  // The next piece, of which the buffer may hold a part.
+  // Gets the next piece, of which the buffer may hold a part.
   bool next_piece(ByteRange& piece) {
     if (left() == 0) return false;
     piece = cursor_.next_joined(left());
@@ -182,7 +182,7 @@ class Independent {
     const std::uint64_t room = std::max<std::uint64_t>(access_.hints.sieve_read_bytes, 4096);
     get_staging(std::min(room, static_cast<std::uint64_t>(last - first)));
     std::int64_t begin = 0;
-    std::uint64_t held = 0;  // from there on
+    std::uint64_t held = 0;  // bytes in the buffer, from `begin` on
     ByteRange piece{};
     while (next_piece(piece)) {
       std::int64_t place = displacement_ + piece.offset;
@@ -203,7 +203,7 @@ class Independent {
     }
   }
 
-  // The range is locked.
+  // Writes by the buffer; the caller has locked the range.
   void write_sieving() {
     const std::uint64_t room = std::max<std::uint64_t>(access_.hints.sieve_write_bytes, 4096);
     std::int64_t first = 0, last = 0;
@@ -215,7 +215,7 @@ class Independent {
       const std::int64_t begin = displacement_ + piece.offset;
       const std::uint64_t reach = std::min(room, static_cast<std::uint64_t>(last - begin));
       std::uint64_t got = 0;
-      // A piece that fills the buffer needs nothing of what is there.
+      // A piece that fills the buffer needs no data of the file.
       if (piece.bytes < reach) access_.error = read_at(file_, staging_.get(), reach, begin, got);
       if (access_.error) return;
       std::memset(staging_.get() + got, 0, reach - got);
@@ -246,7 +246,7 @@ class Independent {
   Cursor cursor_;
   MemoryStream memory_;
   std::unique_ptr<std::byte[]> staging_;
-  std::uint64_t done_ = 0;  // of the file's bytes
+  std::uint64_t done_ = 0;  // bytes of the file
 };
 
 }  // namespace
@@ -321,7 +321,7 @@ MemoryStream Access::memory() const {
 void Access::find_range(std::int64_t& first, std::int64_t& last) const {
   first = view->place_of(position);
   last = bytes == 0 ? first : view->place_of(position + bytes - 1) + 1;
-  // A view that goes back has its ends elsewhere.
+  // The ends of a view that is not ascending may lie anywhere behind the displacement.
   if (!view->shape->is_ascending()) {
     first = view->displacement;
     last = std::int64_t{1} << 62;
@@ -332,7 +332,7 @@ void Access::finish(std::uint64_t file_bytes) {
   if (converted == nullptr) {
     memory_bytes = file_bytes;
   } else if (writes) {
-    // What was written of the elements, in memory's measure.
+    // The share of the elements that was written, as bytes of memory.
     memory_bytes = static_cast<std::uint64_t>(
         bytes == 0 ? 0
                    : static_cast<unsigned __int128>(file_bytes) * type->size() *
@@ -378,7 +378,8 @@ FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
 
 RangeLock::RangeLock(File& file, std::int64_t first, std::int64_t last, bool is_exclusive)
     : file_(file), first_(first), last_(last), mutex_(file.range_mutex) {
-  // A descriptor that cannot read takes no lock for reading, and the reverse.
+  // A descriptor that cannot read takes no lock for reading, one that cannot write none for
+  // writing.
   const bool exclusive = is_exclusive && (file.amode & MPI_MODE_RDONLY) == 0;
   error_ = wait_for_lock(file, exclusive ? F_WRLCK : F_RDLCK, first, last);
 }

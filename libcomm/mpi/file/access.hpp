@@ -1,6 +1,6 @@
 #pragma once
-// One call's reading or writing: which data, where in memory and where in the file. Called by the
-// functions of read_write.cpp; run() by the threads of the background too.
+// Access: one call's reading or writing: its data, memory and position in the file. Called by the
+// functions of read_write.cpp; background threads call run() too.
 #include <memory>
 #include <optional>
 
@@ -14,12 +14,12 @@ class MemoryStream {
   MemoryStream(void* buffer, MPI_Count count, const Datatype& type);
   MemoryStream(std::byte* data) : data_(data) {}
   bool is_contiguous() const noexcept { return !cursor_.has_value(); }
-  // The next bytes of contiguous memory.
+  // Returns the next bytes of contiguous memory.
   std::byte* take(std::uint64_t bytes) noexcept {
     data_ += bytes;
     return data_ - bytes;
   }
-  // The next bytes are copied.
+  // Copy the next bytes.
   void copy_to(std::byte* to, std::uint64_t bytes) noexcept;
   void copy_from(const std::byte* from, std::uint64_t bytes) noexcept;
 
@@ -39,43 +39,45 @@ struct Access {
   std::uint64_t position = 0;  // in the view, in bytes of data
   bool is_atomic = false;
   FileHints hints;
-  std::unique_ptr<std::byte[]> converted;  // as the file has it, if that is not as memory has it
+  std::unique_ptr<std::byte[]> converted;  // the data in the file's representation, or null
 
-  // What came of it.
+  // The outcome.
   std::uint64_t memory_bytes = 0;
   FileError error;
 
-  // Finds what the data are in the file, and room for them if they are converted; convert() does
-  // that for what is written.
+  // Sets the data, computes their size in the file, and allocates for them if they are converted.
+  // convert() then converts the data to be written.
   FileError set(void* data, MPI_Count num, MPI_Datatype handle);
   FileError convert();
   MemoryStream memory() const;
-  // The first byte of the file that is touched and the one behind the last.
+  // The first byte of the file that is touched, and the one behind the last.
   void find_range(std::int64_t& first, std::int64_t& last) const;
-  // So many bytes of the file were read or written: converts what was read, and counts.
+  // Called when so many bytes of the file were read or written: converts the data read, and counts.
   void finish(std::uint64_t file_bytes);
-  // Whether all of it is one piece of the file and of memory, that nobody need be kept from.
+  // True if all of it is one piece of the file and of memory, and needs no lock against others.
   bool find_piece(std::byte*& data, std::int64_t& place) const;
 };
 
-// Reads or writes by itself.
+// Reads or writes independently.
 void run(Access& access);
-// With the others. An access with an error takes part in what they agree on.
+// Reads or writes collectively. A member whose access has an error still takes part in the
+// exchanges.
 void run_together(Access& access);
 
-// All of it, unless the file ends: `done` says how much.
+// Reads all bytes unless the file ends; `done` is the number read.
 FileError read_at(const File& file, std::byte* to, std::uint64_t bytes, std::int64_t place,
                   std::uint64_t& done);
-// What the kernel has of it in memory: `done` grows by that. 0: it is all there, or the file ends;
-// EAGAIN: the rest is not in memory; else errno of a file that cannot tell, or cannot be read.
+// Reads the bytes that the kernel has in memory: `done` grows by them. 0: all bytes are there, or
+// the file ends; EAGAIN: the rest is not in memory; else errno of a file that does not support
+// this, or cannot be read.
 int read_cached(int descriptor, std::byte* to, std::size_t bytes, std::int64_t place,
                 std::size_t& done) noexcept;
 FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
                    std::int64_t place);
 
-// Keeps others from a range of the file, in this process and elsewhere, if they ask in the same
-// way. Waits for them, but not for who is stopped: an error, once neither the file nor the lock in
-// the way has changed for twelve times WEFT_PEER_TIMEOUT_MS.
+// Locks a range of the file against others, in this process and elsewhere, that take this lock.
+// Waits for them, but not for a stopped process: an error, once neither the file nor the
+// conflicting lock has changed for twelve times WEFT_PEER_TIMEOUT_MS.
 class RangeLock {
  public:
   RangeLock(File& file, std::int64_t first, std::int64_t last, bool is_exclusive);

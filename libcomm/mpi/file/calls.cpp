@@ -1,4 +1,4 @@
-// What programs ask of files and set on them: views, pointers, size, hints, error handlers.
+// Queries and settings of files: views, pointers, size, hints, error handlers.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ struct Default {
 };
 Immortal<Default> initial;
 
-// Looks up a file whose result goes to `out`. MPI_SUCCESS or what was raised.
+// Finds a file whose result goes to `out`. MPI_SUCCESS or the code that was raised.
 int find_with(MPI_File fh, const void* out, File*& file, const char* function) {
   file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, function);
@@ -45,14 +45,15 @@ bool is_busy(File& file) {
   return file.num_pending != 0 || file.split != File::Split::none;
 }
 
-// What all members must give alike.
+// The values that all members must give alike.
 struct Given {
   std::int64_t value;
   std::int64_t other = 0;
   bool operator==(const Given&) const = default;
 };
 
-// Something that the first member does for all, of what all give. Collective.
+// Runs `act` on the first member, for all, after the values that they give were compared.
+// Collective.
 template <class Do>
 FileError do_for_all(File& file, Given given, FileError error, Do&& act) {
   struct Contribution {
@@ -89,12 +90,12 @@ FileError check_not_sequential(const File& file) {
 
 FileError size_of(const File& file, std::int64_t& bytes) {
   struct stat found {};
-  if (::fstat(file.descriptor, &found) != 0) return error_of_errno(errno, "looking at", file.name);
+  if (::fstat(file.descriptor, &found) != 0) return error_of_errno(errno, "querying", file.name);
   bytes = found.st_size;
   return {};
 }
 
-// Where a seek leads, in etypes.
+// Computes the target of a seek, in etypes.
 FileError seek_to(const File& file, const View& view, std::int64_t current, std::int64_t offset,
                   int whence, std::int64_t& target) {
   target = offset;
@@ -148,7 +149,7 @@ FileError find_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatyp
                    view);
 }
 
-// Hints of the file with those that are new.
+// The hints of the file merged with new ones.
 struct NewHints {
   InfoPtr info;  // null: none are new
   FileHints hints;
@@ -166,7 +167,7 @@ FileError merge_hints(File& file, MPI_Info handle, NewHints& merged) {
   merged.info = std::move(all);
   return {};
 }
-// The first member's count where all must do the same. Collective.
+// Takes the first member's hints where all must act alike. Collective.
 FileError take_hints(File& file, NewHints merged) {
   if (const Status status = bcast_from_first(*file.comm->team, merged.hints); !status)
     return error_of(status);
@@ -186,7 +187,7 @@ FileError set_view(File& file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
     if (has_split(file)) return {MPI_ERR_OTHER, "a split collective has not ended"};
     return find_view(file, disp, etype, filetype, datarep, view);
   });
-  // All members have their pointers at the beginning, or none.
+  // All members have their pointers at the beginning, or none has.
   const Given given =
       view == nullptr ? Given{0, 0}
                       : Given{view->etype_bytes,
@@ -215,7 +216,7 @@ int get_type_extent(MPI_File fh, MPI_Datatype datatype, Extent* extent, const ch
   return MPI_SUCCESS;
 }
 
-// A handle for the program of a type that a view has.
+// Makes a handle for the program of a type that a view has.
 MPI_Datatype give_type(Datatype* type) {
   if (type->predefined_) return type->handle_;
   const MPI_Datatype handle = datatypes().insert(type);
@@ -250,7 +251,7 @@ int raise_on(File* file, int code, const char* function, std::string_view text) 
   if (handler->action == ErrorHandler::Action::call) {
     MPI_File handle = file != nullptr ? file->handle : MPI_FILE_NULL;
     reinterpret_cast<MPI_File_errhandler_function*>(handler->function)(&handle, &code);
-    result = code;  // which the handler may have changed
+    result = code;  // the handler may have changed it
   } else {
     result = call_errhandler(file != nullptr ? file->comm : nullptr, handler, code, function, text);
   }
@@ -389,7 +390,7 @@ MPI_FUNCTION(File_sync)(MPI_File fh) {
   FileError error;
   if (is_busy(*file)) error = {MPI_ERR_OTHER, "an access is under way"};
   while (!error && (file->amode & MPI_MODE_RDONLY) == 0 && ::fsync(file->descriptor) != 0) {
-    if (errno == EINVAL || errno == EROFS) break;  // nothing that could be synchronised
+    if (errno == EINVAL || errno == EROFS) break;  // a file that cannot be synchronised
     if (errno != EINTR) error = error_of_errno(errno, "synchronising", file->name);
   }
   return finish(file, agree(*file->comm->team, error), __func__);
@@ -478,7 +479,7 @@ MPI_FUNCTION(File_set_errhandler)(MPI_File fh, MPI_Errhandler errhandler) {
     const std::lock_guard lock(initial->mutex);
     old = std::exchange(initial->errhandler, retain(handler));
   } else {
-    // Requests name the file's communicator, whose handler cannot be one for files.
+    // Requests name the file's communicator, which cannot have a handler for files.
     ErrorHandler* of_requests = handler->action == ErrorHandler::Action::call
                                     ? find_errhandler(MPI_ERRORS_RETURN)
                                     : handler;

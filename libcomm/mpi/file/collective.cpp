@@ -1,16 +1,17 @@
 // Collective reading and writing in two phases (del Rosario, Bordawekar, Choudhary 1993; Thakur,
 // Gropp, Lusk 1999): where the pieces of the members are small and interleave, some members, the
-// aggregators, gather what all have for a stripe of the file and write it at once, or read it and
-// deal it out. Else everybody goes by itself, which one exchange of extents decides.
+// aggregators, gather all data for a stripe of the file and write it at once, or read it and
+// distribute it. Otherwise each member accesses the file by itself; one exchange of extents
+// decides.
 //
-// It goes round by round, so that nobody has more memory for it than a stripe's: first all tell
-// where their next piece begins, and the stripes of the round, one for each aggregator, lie from
-// the least of these on. Parts of the file that nobody touches cost nothing so. Messages are
-// collectives of the file's communicator, so a member's death ends all of it with
+// It goes in rounds, so that no member needs more memory for it than a stripe's: first all members
+// publish where their next piece begins, and the stripes of the round, one for each aggregator, lie
+// from the least of these on. Thus parts of the file that no member touches cost nothing. Messages
+// are collectives of the file's communicator, so a member's death ends all of it with
 // MPI_ERR_PROC_ABORTED.
 //
-// An aggregator writes what it was given and nothing between. Where members overlap the one with
-// the highest rank is written.
+// An aggregator writes the data it was given and nothing between. Where members overlap the one
+// with the highest rank is written.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -20,32 +21,32 @@
 namespace weft::mpi {
 namespace {
 
-// Members whose pieces are larger than that, on average, go by themselves.
+// Members whose pieces are larger than this, on average, access the file by themselves.
 constexpr std::uint64_t kSmallPieceBytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t kLeastStripeBytes = std::uint64_t{64} << 10;
-// Holes between pieces that an aggregator reads along with them.
+// Gaps between pieces, up to this size, that an aggregator reads along with them.
 constexpr std::uint64_t kReadThroughBytes = std::uint64_t{64} << 10;
 constexpr std::int64_t kNowhere = std::numeric_limits<std::int64_t>::max();
 
-// What every member says at first.
+// The first exchange: the extent of every member's access.
 struct Extent {
   std::int64_t code;
   std::int64_t first;
   std::int64_t last;
   std::int64_t num_pieces;
   std::int64_t bytes;
-  std::int64_t host;  // the first member on its host
+  std::int64_t host;  // the first member of the same host
   bool is_ascending;
 };
 
-// Of a stripe. What a member sends to an aggregator: how many there are, these, and, for writing,
-// the data.
+// A part of a stripe. A member sends an aggregator the number of its ranges, the ranges, and, for
+// writing, the data.
 struct StripeRange {
   std::uint32_t offset;
   std::uint32_t bytes;
 };
 
-// `extents` become sorted by place.
+// True if the extents interleave. Sorts them by position.
 bool interleave(std::vector<Extent>& extents) {
   std::ranges::sort(extents, {}, &Extent::first);
   std::int64_t last = 0;
@@ -57,7 +58,7 @@ bool interleave(std::vector<Extent>& extents) {
   return false;
 }
 
-// `extents` lose their order.
+// True if the access is to go in two phases. May change the order of `extents`.
 bool wants_two_phases(const FileHints::Choice choice, std::vector<Extent>& extents) {
   std::int64_t num_pieces = 0, bytes = 0;
   for (const Extent& extent : extents) {
@@ -71,12 +72,12 @@ bool wants_two_phases(const FileHints::Choice choice, std::vector<Extent>& exten
          interleave(extents);
 }
 
-// The first members of each host.
+// Chooses the first members of each host.
 std::vector<int> choose_aggregators(const FileHints& hints, const std::vector<Extent>& extents) {
   constexpr int kMostOfHost = 4;
   const int per_host = hints.per_host > 0 ? hints.per_host : kMostOfHost;
   std::vector<int> chosen;
-  // Round robin over the hosts, should the hint want fewer than there are.
+  // Round robin over the hosts, should the hint want fewer members than there are hosts.
   for (int turn = 0; turn < per_host && chosen.size() < extents.size(); ++turn) {
     std::vector<int> seen(extents.size());
     for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -147,7 +148,7 @@ class TwoPhase {
     left_ -= next_.bytes;
   }
 
-  // The pieces of this round, by aggregator.
+  // Collects the ranges of this round, by aggregator.
   void collect() {
     for (auto& pieces : to_) pieces.clear();
     std::ranges::fill(data_bytes_, 0);
@@ -166,7 +167,7 @@ class TwoPhase {
     }
   }
 
-  // The lists, and behind each its data if these are written.
+  // Packs the lists, and behind each its data if these are written.
   void pack_pieces() {
     std::ranges::fill(send_counts_, 0);
     std::size_t total = 0;
@@ -191,7 +192,7 @@ class TwoPhase {
     }
   }
 
-  // Every member's pieces to those who aggregate them.
+  // Sends every member's ranges to their aggregators.
   Status send_pieces() {
     return exchange(or_no_memory([this] {
       collect();
@@ -199,8 +200,8 @@ class TwoPhase {
     }));
   }
 
-  // Everybody gets what the others have for it: send_ by counts and places, to receive_. Unless one
-  // of them has no memory for that, which ends the call for all.
+  // Exchanges send_, by counts and places, to receive_. If a member has no memory for that the call
+  // ends for all.
   Status exchange(Code code) {
     if (code != Code::ok) std::ranges::fill(send_counts_, 0);
     if (Status status = insist([this] {
@@ -235,7 +236,7 @@ class TwoPhase {
     if (memory.size() < bytes + 8) memory.resize(bytes + 8);
   }
 
-  // What a member has sent: its pieces, and where its data begin.
+  // The ranges that a member has sent, and where its data begin.
   struct RangeList {
     const StripeRange* pieces;
     std::size_t num;
@@ -246,7 +247,7 @@ class TwoPhase {
     std::byte* from = receive_.data() + receive_places_[member];
     std::uint64_t num = 0;
     std::memcpy(&num, from, sizeof num);
-    // The other side of this code wrote it, but what lies outside must not be touched.
+    // The list comes from this same code, but memory outside of it must not be touched.
     if (num > (receive_counts_[member] - sizeof num) / sizeof(StripeRange)) num = 0;
     return {reinterpret_cast<const StripeRange*>(from + sizeof num), num,
             from + sizeof num + num * sizeof(StripeRange)};
@@ -255,8 +256,8 @@ class TwoPhase {
     return base_ + static_cast<std::int64_t>(stripe_) * own_stripe_;
   }
 
-  // All members' pieces in the file's order, those that follow each other or have at most so much
-  // between them joined.
+  // Joins all members' ranges in the file's order: those that follow each other or have at most
+  // `gap` bytes between them become one.
   void join_pieces(std::uint64_t gap) {
     joined_.clear();
     std::vector<std::size_t> ends{0};
@@ -270,7 +271,7 @@ class TwoPhase {
       }
       ends.push_back(joined_.size());
     }
-    // Each member's are in order.
+    // Each member's ranges are in order.
     const auto at = [this](std::size_t i) {
       return joined_.begin() + static_cast<std::ptrdiff_t>(i);
     };
@@ -307,7 +308,7 @@ class TwoPhase {
     if (error_) return {};
     for (const std::uint64_t bytes : data_bytes_) done_ += bytes;
     if (own_stripe_ < 0) return {};
-    // All hear of it at last.
+    // The agreement at the end reports the error to all.
     error_ = or_no_memory_error([this] { return write_stripe(); });
     return {};
   }
@@ -328,7 +329,7 @@ class TwoPhase {
       }
     }
     join_pieces(0);
-    // Others may write what lies around it by the buffer.
+    // Others may write the bytes around it by the buffer.
     const bool locks = access_.hints.sieve_write == FileHints::Choice::enable;
     for (const StripeRange& piece : joined_) {
       const std::int64_t place = own_place() + piece.offset;
@@ -342,7 +343,7 @@ class TwoPhase {
     return {};
   }
 
-  // The answer to a list: how far the stripe's data go, then the data.
+  // Reads a stripe. The answer to a list: the length of the stripe's data, then the data.
   Status read_round() {
     if (Status status = send_pieces(); !status) return status;
     if (Status status = exchange(or_no_memory([this] {
@@ -356,7 +357,7 @@ class TwoPhase {
     return {};
   }
 
-  // How far its data go.
+  // Reads the stripe; returns the length of its data.
   std::uint64_t read_stripe() {
     std::uint64_t valid = stripe_;
     grow(buffer_, stripe_);
@@ -373,7 +374,7 @@ class TwoPhase {
     return valid;
   }
 
-  // The lists are still in receive_.
+  // Packs the answers; the lists are still in receive_.
   void pack_answers(std::uint64_t valid) {
     std::size_t total = 0;
     for (std::size_t i = 0; i < size_; ++i) {
@@ -408,7 +409,7 @@ class TwoPhase {
       const auto member = static_cast<std::size_t>(aggregators_[i]);
       const std::byte* from = receive_.data() + receive_places_[member];
       std::uint64_t valid = 0;
-      // The others go on; they hear of it at last.
+      // The others go on; the agreement at the end reports the error.
       if (receive_counts_[member] != sizeof valid + data_bytes_[i]) {
         if (!error_) error_ = {MPI_ERR_INTERN, "a member's answer has another length"};
         at_end_ = true;
@@ -419,7 +420,7 @@ class TwoPhase {
       for (const StripeRange& piece : to_[i]) {
         const std::uint64_t part =
             piece.offset >= valid ? 0 : std::min<std::uint64_t>(piece.bytes, valid - piece.offset);
-        // What the file has not is not touched, nor anything behind it.
+        // Memory for data behind the file's end is left alone, and all that follows.
         if (!at_end_) {
           memory_.copy_from(from, part);
           done_ += part;
@@ -437,11 +438,11 @@ class TwoPhase {
   std::vector<int> aggregators_;
   Cursor cursor_;
   MemoryStream memory_;
-  std::uint64_t left_ = access_.bytes;  // that the cursor has not given
-  ByteRange next_{0, 0};                // what it gave last and no round has taken
+  std::uint64_t left_ = access_.bytes;  // bytes that the cursor has not returned
+  ByteRange next_{0, 0};                // the last range it returned, not yet in a round
   std::uint64_t stripe_ = 0;
   std::ptrdiff_t own_stripe_ = -1;
-  std::int64_t base_ = 0;  // of the round
+  std::int64_t base_ = 0;  // the offset of the round
   std::vector<std::int64_t> nexts_;
   std::vector<Code> codes_;
   std::vector<std::vector<StripeRange>> to_;  // by aggregator
@@ -527,7 +528,7 @@ void run_together(Access& access) {
     access.finish(phases->done());
     return std::move(access.error);
   });
-  // Whoever gave its data to an aggregator is gathered if that could not write them.
+  // A member that gave its data to an aggregator learns whether that could write them.
   access.error = agree(team, phases->error() ? phases->error() : finished);
 }
 

@@ -1,5 +1,5 @@
-// Data representations of files: "native" and "internal", which are memory's own, "external32", and
-// those that the program registers.
+// Data representations of files: "native" and "internal", which are those of memory, "external32",
+// and those that the program registers.
 #include <cstring>
 #include <limits>
 #include <map>
@@ -25,12 +25,13 @@ struct Datareps {
 };
 Immortal<Datareps> datareps;
 
-// How much longer numbers are in the file, asked of the program for each predefined type in it.
+// The ratio of numbers' sizes in the file and in memory, by the program's extent function for each
+// predefined type.
 struct Ratio {
   std::int64_t in_file = 0;
   std::int64_t in_memory = 0;
 };
-// asked: those that were, as a type may be part of others many times over.
+// asked: the types done already, as a type may be part of others many times over.
 FileError ask(const Datarep& rep, Datatype& type, Ratio& ratio, std::set<Datatype*>& asked) {
   if (!asked.insert(&type).second) return {};
   if (!type.types_.empty()) {
@@ -77,8 +78,8 @@ int add(const char* name, Function* read, Function* write, MPI_Datarep_extent_fu
   return fail(MPI_ERR_DUP_DATAREP, "a representation of that name exists");
 }
 
-// The functions' `position` says where in the memory to begin, in elements: all of it is one
-// access.
+// Converts elements. The functions' `position` is where to begin in memory, in elements: all of it
+// is one access.
 FileError convert(const Datarep& rep, bool reads, Datatype& type, MPI_Count count, void* memory,
                   std::byte* file) {
   int code = MPI_SUCCESS;
@@ -87,7 +88,7 @@ FileError convert(const Datarep& rep, bool reads, Datatype& type, MPI_Count coun
     code = large(memory, type.handle_, count, file, 0, rep.extra_state);
   } else {
     auto* small = reads ? rep.read : rep.write;
-    // The int's form cannot be told more at a time.
+    // The form with an int count takes no more at a time.
     for (MPI_Count done = 0; done < count && code == MPI_SUCCESS;) {
       const MPI_Count part = std::min<MPI_Count>(count - done, std::numeric_limits<int>::max());
       code = small(memory, type.handle_, static_cast<int>(part), file, done, rep.extra_state);

@@ -1,5 +1,5 @@
 // Opening and closing. All members agree on the outcome: the first one makes the file, the others
-// open what it made, and what one of them could not do ends the call for all, with its reason.
+// open it, and an error of one of them ends the call for all, with its reason.
 #include "mpi/file/file.hpp"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ Immortal<FileTable> files;
 
 namespace {
 
-// Hint -> what it may say.
+// Maps a hint to its choice.
 FileHints::Choice choice_of(const Info* info, const char* key, FileHints::Choice otherwise) {
   const std::string* value = info == nullptr ? nullptr : info->find(key);
   if (value == nullptr) return otherwise;
@@ -77,12 +77,12 @@ int flags_of(int amode, bool makes) {
 }
 
 FileError open_descriptor(File& file, bool makes) {
-  // A pipe that nobody has at its other end would block.
+  // A pipe without a process at its other end would block.
   do file.descriptor = ::open(file.name.c_str(), flags_of(file.amode, makes) | O_NONBLOCK, 0666);
   while (file.descriptor < 0 && errno == EINTR);
   if (file.descriptor < 0) return error_of_errno(errno, "opening", file.name);
   struct stat found {};
-  if (::fstat(file.descriptor, &found) != 0) return error_of_errno(errno, "looking at", file.name);
+  if (::fstat(file.descriptor, &found) != 0) return error_of_errno(errno, "querying", file.name);
   if (S_ISDIR(found.st_mode)) return error_of_errno(EISDIR, "opening", file.name);
   if (S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode))
     return {MPI_ERR_BAD_FILE, fmt::format("{} is a pipe or a socket, which has no places to read "
@@ -94,14 +94,14 @@ FileError open_descriptor(File& file, bool makes) {
   return {};
 }
 
-// A name may begin with the kind of its file system, as in "ufs:".
+// Strips the kind of the file system from a name, as in "ufs:".
 const char* plain_name(const char* name) {
   for (const char* prefix : {"ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "testfs:"})
     if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return name + std::strlen(prefix);
   return name;
 }
 
-// What every member brings to an opening.
+// The first exchange: every member's state before opening.
 struct Opening {
   std::int32_t code;
   std::int32_t amode;
@@ -113,7 +113,7 @@ void close_descriptor(File& file, FileError& error) {
     error = error_of_errno(errno, "closing", file.name);
 }
 
-// What is got before the members agree to open.
+// The resources got before the members agree to open.
 struct Opened {
   std::unique_ptr<File> file;
   std::string comm_name;
@@ -166,14 +166,14 @@ FileError open_descriptors(coll::Team& team, File* file, int amode, FileError er
   return team.size() > 1 ? agree(team, error) : error;
 }
 
-// What all take from the first member, also the shared pointer's value.
+// The values that all members take from the first, with the shared pointer's value.
 struct Common {
   FileHints hints;
   std::int64_t pointer;
   std::int32_t errno_of_first;
 };
 
-// All members have the file open: the rest is between them.
+// All members have the file open: makes the window and state that they share.
 FileError open_window(Comm& comm, Opened& opened) {
   File& file = *opened.file;
   if (const Status status = allocate_window(comm, comm.rank == 0 ? 8 : 0, file.window); !status)
@@ -189,7 +189,7 @@ FileError open_window(Comm& comm, Opened& opened) {
     file.comm->name = std::move(opened.comm_name);
   }
   static_cast<void>(PMPI_Win_lock_all(MPI_MODE_NOCHECK, file.window->handle));
-  // The first member's hints count where all must do the same, and nobody moves the shared pointer
+  // The first member's hints count where all must act alike, and no member moves the shared pointer
   // or makes the file longer before all have these.
   Common common{file.hints, 0, 0};
   struct stat found {};
@@ -205,7 +205,7 @@ FileError open_window(Comm& comm, Opened& opened) {
   if (const Status status = bcast_from_first(*file.comm->team, common); !status)
     return error_of(status);
   if (common.errno_of_first != 0)
-    return error_of_errno(common.errno_of_first, "looking for the end of", file.name);
+    return error_of_errno(common.errno_of_first, "finding the end of", file.name);
   file.hints = common.hints;
   file.pointer = common.pointer;
   return {};
@@ -247,7 +247,7 @@ FileError close_file(File& file, bool with_others) {
   close_descriptor(file, error);
   Window* window = file.window;
   if (with_others) {
-    // The file goes when nobody has it any more.
+    // Delete the file when no member has it open any more.
     static_cast<void>(PMPI_Win_unlock_all(window->handle));
     if (file.size() > 1 && (file.amode & MPI_MODE_DELETE_ON_CLOSE) != 0)
       if (const Status status = insist([&] { return coll::barrier(*file.comm->team); });
@@ -271,7 +271,7 @@ File::~File() {
 void destroy_files() {
   files->for_each([](MPI_File, File* file) {
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {} is still open", file->name);
-    // Its window ends with all others.
+    // Its window ends with all windows.
     static_cast<void>(close_file(*file, false));
     delete file;
   });
@@ -284,7 +284,7 @@ FileHints FileHints::from(const Info* info) {
   FileHints hints;
   hints.collective_read = choice_of(info, "romio_cb_read", hints.collective_read);
   hints.collective_write = choice_of(info, "romio_cb_write", hints.collective_write);
-  // The standard's own word for the same.
+  // The standard's own name of the same hint.
   if (info != nullptr && info->find("collective_buffering") != nullptr) {
     hints.collective_read = choice_of(info, "collective_buffering", hints.collective_read);
     hints.collective_write = choice_of(info, "collective_buffering", hints.collective_write);

@@ -1,8 +1,8 @@
-// Reading a range of a file. Of what the kernel has in memory most of a read's time is the copy, of
-// which one processor does 5 to 17 GB a second, by the file system's pages: a read that takes long
-// goes by several threads, where this host has more processors for the job than processes of it.
-// The first part tells how long it takes. Writing does not gain: the kernel lets one thread at a
-// time write to a file.
+// Reading a range of a file. For data that the kernel has in memory most of a read's time is the
+// copy, which one processor does at 5 to 17 GB a second, by the file system's pages: a long read is
+// split over several threads, where this host has more processors for the job than processes of it.
+// The time of the first part decides. Writing does not gain: the kernel lets one thread at a time
+// write to a file.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -21,13 +21,13 @@ namespace weft::mpi {
 namespace {
 
 constexpr std::uint64_t kLongBytes = std::uint64_t{512} << 10;
-// What is left takes so long that it is worth waking other threads, which costs some 20 us.
+// The remaining read must take this long to be worth waking other threads, which costs some 20 us.
 constexpr std::uint64_t kLongNs = 100'000;
 constexpr std::uint64_t kPartBytes = std::uint64_t{128} << 10;
 constexpr std::uint64_t kMostParts = 64;
 constexpr int kMostThreads = 4;
 
-// Until all is there or the file ends. Gives errno, or 0.
+// Reads until all bytes are there or the file ends. Returns errno, or 0.
 int read_whole(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t place,
                std::uint64_t& done, int flags = 0) noexcept {
   for (done = 0; done < bytes;) {
@@ -43,8 +43,8 @@ int read_whole(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t 
   return 0;
 }
 
-// One read in parts, which threads take in their order. Whoever comes when none is left has nothing
-// to do, so nobody waits for a thread that has not begun.
+// One read in parts, which threads take in order. A thread that comes when no part is left has
+// nothing to do, so no thread waits for one that has not begun.
 class SharedRead {
  public:
   SharedRead(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t place)
@@ -58,18 +58,18 @@ class SharedRead {
 
   void take_parts() noexcept {
     for (;;) {
-      // Only who takes which part is decided here; the parts' results go by num_left_.
+      // relaxed: this only assigns parts to threads; num_left_ orders the parts' results.
       const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
       if (i >= parts_.size()) return;
       const std::uint64_t begin = i * part_bytes_;
       parts_[i].error = read_whole(descriptor_, to_ + begin, std::min(part_bytes_, bytes_ - begin),
                                    place_ + static_cast<std::int64_t>(begin), parts_[i].done);
-      // Pairs with the acquire in wait().
+      // release: pairs with the acquire in wait().
       if (num_left_.fetch_sub(1, std::memory_order_release) == 1) num_left_.notify_one();
     }
   }
 
-  // For those who are still reading.
+  // Waits for the threads that are still reading.
   void wait() const noexcept {
     for (;;) {
       const std::size_t left = num_left_.load(std::memory_order_acquire);
@@ -78,7 +78,7 @@ class SharedRead {
     }
   }
 
-  // How much there is from the beginning without a gap, and errno of what ended it.
+  // The number of bytes from the beginning without a gap, and errno of the error that ended them.
   int result(std::uint64_t& done) const noexcept {
     done = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -104,7 +104,7 @@ class SharedRead {
   std::atomic<std::size_t> num_left_;
 };
 
-// Threads for one process of this host.
+// The number of threads for one process of this host.
 int num_threads() {
   const Members& job = *process->job;
   return std::clamp(job.num_cpus_on_host() / std::max(1, job.num_on_host()), 1, kMostThreads);
@@ -117,7 +117,7 @@ int read_long(int descriptor, std::byte* to, std::uint64_t bytes, std::int64_t p
     read = std::make_shared<SharedRead>(descriptor, to, bytes, place);
     for (int i = 0; i < num_others; ++i) run_in_background([read] { read->take_parts(); });
   } catch (const std::bad_alloc&) {
-    // Whoever has begun does it all.
+    // Without memory this thread reads it all.
     if (read == nullptr) return read_whole(descriptor, to, bytes, place, done);
   }
   read->take_parts();

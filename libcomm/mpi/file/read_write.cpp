@@ -1,8 +1,8 @@
-// The functions that read and write: 4 kinds of pointers, alone or together, at once, in the
-// background or in two halves.
+// The functions that read and write: 4 kinds of pointers, independent or collective, blocking, in
+// the background or split.
 //
 // Split collectives do all their work in the first half, as the standard allows. Nonblocking
-// collectives are done by each member for itself: nobody waits in them for the others, who may be
+// collectives are done by each member for itself: no member waits in them for others, which may be
 // in other calls.
 #include <atomic>
 #include <cerrno>
@@ -45,7 +45,8 @@ FileError check_mode(const File& file, const Call& call) {
   return {};
 }
 
-// The places of all members in their order. Collective: an error of any is one of all.
+// Computes the positions of all members in their order. Collective: an error of any member is one
+// of all.
 FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
                        std::int64_t& first) {
   if (error && file.size() == 1) return error;
@@ -75,7 +76,7 @@ FileError take_ordered(File& file, const FileError& error, std::int64_t etypes,
   return {};
 }
 
-// Where an access begins that starts so many etypes into the view.
+// Computes the position of an access that starts so many etypes into the view.
 FileError find_place(const Access& access, std::int64_t first, std::uint64_t& position) {
   std::int64_t start = 0, end = 0;
   if (__builtin_mul_overflow(first, access.view->etype_bytes, &start) ||
@@ -87,7 +88,7 @@ FileError find_place(const Access& access, std::int64_t first, std::uint64_t& po
   return {};
 }
 
-// Everything of a call but the reading or writing: moves the pointers.
+// Prepares a call, all but the reading or writing; moves the pointers.
 FileError prepare(File& file, const Call& call, Access& access) {
   access.file = &file;
   access.writes = call.writes;
@@ -114,7 +115,7 @@ FileError prepare(File& file, const Call& call, Access& access) {
   } else if (!error && call.pointer == Pointer::individual) {
     const std::lock_guard lock(file.mutex);
     first = file.pointer;
-    // A pointer stays where it is if nothing can be accessed there.
+    // The pointer stays where it is if there is no such position.
     error = find_place(access, first, access.position);
     if (!error) file.pointer += etypes;
   }
@@ -144,8 +145,8 @@ int block(const Call& call, Together together, MPI_Status* status) {
   return error ? raise_on(file, error, call.function) : MPI_SUCCESS;
 }
 
-// Reads up to here are done when they are started, if the kernel has the data in memory: the copy
-// takes less time than to hand it to another thread and to hear of its end.
+// Reads up to this size are done when they are started, if the kernel has the data in memory: the
+// copy takes less time than to pass it to another thread and wait for its end.
 constexpr std::uint64_t kShortBytes = std::uint64_t{64} << 10;
 
 // An access in the background.
@@ -211,7 +212,8 @@ class Running final : public Operation, private RingRead {
     access.finish(done);
     end();
   }
-  // In the background. The file may be gone once nothing is pending, and the owner once it is done.
+  // Ends an access in the background. The file may be gone once nothing is pending, and the owner
+  // once it is done.
   void end() noexcept {
     count_pending(-1);
     set_done();
@@ -221,7 +223,7 @@ class Running final : public Operation, private RingRead {
     const std::lock_guard lock(access.file->mutex);
     access.file->num_pending += change;
   }
-  // What came of it is visible to who sees that it is done.
+  // acquire: a thread that sees the end sees the outcome.
   bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
   void set_done() noexcept { is_done_.store(true, std::memory_order_release); }
 

@@ -41,7 +41,7 @@ class ShapeBuilder {
     if (known == nullptr) known = build(*run.children);
     return known;
   }
-  // What the part adds to what is known of the whole.
+  // Adds the properties of a part to those of the whole.
   static void add(Shape& shape, const Shape::Part& part, bool is_first) {
     const Shape* child = part.child.get();
     const std::int64_t low = part.offset + (child != nullptr ? child->first_ : 0);
@@ -103,7 +103,7 @@ void Cursor::descend(const Shape& shape, std::int64_t base, std::uint64_t positi
     inside_ = rest;
 }
 
-// The block has ended: to the beginning of the next one.
+// Moves from the end of a block to the beginning of the next one.
 void Cursor::next_block() noexcept {
   inside_ = 0;
   while (!levels_.empty()) {

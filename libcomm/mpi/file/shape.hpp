@@ -1,7 +1,7 @@
 #pragma once
-// Shape: where the data of a file's view, or of a buffer, lie, as a tree of repetitions in which a
-// place is found without walking what comes before it. And Cursor: a place in a shape, which moves
-// on piece by piece, so that nobody ever has the list of all pieces. No MPI calls here.
+// Shape: the positions of the data of a file's view, or of a buffer, as a tree of repetitions in
+// which a position is found without walking what precedes it. Cursor: a position in a shape, which
+// advances piece by piece, so that the list of all pieces is never built. No MPI calls here.
 //
 // Threads: a shape never changes; a cursor belongs to one thread.
 #include <cstddef>
@@ -24,21 +24,21 @@ class Shape {
     std::shared_ptr<const Shape> child;  // null: one block
   };
 
-  // `count` elements that lie `extent` apart. Offsets and lengths are multiplied by
-  // numerator / denominator, for files whose numbers have other sizes than memory's.
+  // Makes the shape of `count` elements that lie `extent` apart. Offsets and lengths are multiplied
+  // by numerator / denominator, for files whose numbers have other sizes than memory's.
   static std::shared_ptr<const Shape> make(const Layout& element, std::int64_t count,
                                            std::int64_t extent, std::int64_t numerator = 1,
                                            std::int64_t denominator = 1);
 
   const std::vector<Part>& parts() const noexcept { return parts_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
-  // Of all blocks.
+  // The bounds of all blocks.
   std::int64_t first() const noexcept { return first_; }
   std::int64_t last() const noexcept { return last_; }  // behind the last byte
-  // Whether no block begins before the end of the one before it, or before its beginning.
+  // True if no block begins before the end of the one before it, or before its beginning.
   bool is_ascending() const noexcept { return ascending_; }
   bool is_in_order() const noexcept { return in_order_; }
-  // Whether all of it is one block.
+  // True if all of it is one block.
   bool is_block() const noexcept {
     return parts_.size() == 1 && parts_[0].count == 1 && parts_[0].child == nullptr;
   }
@@ -53,7 +53,7 @@ class Shape {
   std::size_t depth_ = 1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 0;
-  std::int64_t first_block_ = 0;  // where the first one begins, and the last one
+  std::int64_t first_block_ = 0;  // the offsets of the first block and of the last one
   std::int64_t last_block_ = 0;
   bool ascending_ = true;
   bool in_order_ = true;
@@ -66,13 +66,13 @@ struct ByteRange {
 
 class Cursor {
  public:
-  // At so many bytes of data from the shape's beginning, at most all of them.
+  // Starts at so many bytes of data from the shape's beginning, at most all of them.
   explicit Cursor(std::shared_ptr<const Shape> shape, std::uint64_t position = 0);
 
-  // The next piece of one block, at most so many bytes (not 0); the cursor is behind it then. 0
+  // Returns the next piece of one block, at most so many bytes (not 0), and moves behind it. 0
   // bytes: the shape has ended.
   ByteRange next(std::uint64_t most) noexcept;
-  // The same, but blocks that follow each other without a gap are one piece.
+  // Does the same, but joins blocks that follow each other without a gap.
   ByteRange next_joined(std::uint64_t most) noexcept;
 
  private:

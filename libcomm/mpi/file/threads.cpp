@@ -14,7 +14,7 @@
 namespace weft::mpi {
 namespace {
 
-// What a disk and the kernel's copies of one process can use.
+// As many as one process's disk accesses and kernel copies can use.
 constexpr std::size_t kMostThreads = 4;
 
 struct Workers {
@@ -42,7 +42,7 @@ void run_tasks() {
   }
 }
 
-// Under the mutex.
+// Adds a thread; the caller holds the mutex.
 void add_thread() {
   workers->threads.reserve(kMostThreads);
   std::thread thread;

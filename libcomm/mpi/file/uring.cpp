@@ -22,12 +22,12 @@
 namespace weft::mpi {
 namespace {
 
-// Reads under way at a time. A ring of so many entries never has more to tell than it has room for.
+// Reads under way at a time. A ring of so many entries always has room for their completions.
 constexpr unsigned kMostReads = 128;
 
-// The kernel does the rest of a read in the thread that submitted it, whose system calls it
-// interrupts for that. So a thread of the ring's own submits, and the program's threads are left
-// alone. What was posted is guarded by `posting_`, what has ended by the mutex of Reads.
+// The kernel completes a read in the thread that submitted it, and interrupts that thread's system
+// calls for it. So a thread of the ring's own submits, and the program's threads are not disturbed.
+// `posting_` guards what was posted, the mutex of Reads what has ended.
 class Ring {
  public:
   Ring() noexcept = default;
@@ -42,7 +42,7 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Gives errno.
+  // Returns errno, or 0.
   int make() noexcept {
     event_ = ::eventfd(0, EFD_CLOEXEC);
     if (event_ < 0) return errno;
@@ -56,7 +56,7 @@ class Ring {
     return started == Code::ok ? 0 : EAGAIN;
   }
 
-  // False: there is no room in the ring.
+  // Posts a read. False: there is no room in the ring.
   bool post(RingRead& read) noexcept {
     {
       const std::lock_guard lock(posting_);
@@ -71,7 +71,7 @@ class Ring {
     return true;
   }
 
-  // Null: none has ended.
+  // Returns a read that has ended, or null.
   RingRead* next(int& result) noexcept {
     io_uring_cqe* entry = nullptr;
     if (io_uring_peek_cqe(&ring_, &entry) != 0) return nullptr;
@@ -81,14 +81,14 @@ class Ring {
     return read;
   }
 
-  // The process's doorbell is to be rung when something ends.
+  // Makes the thread ring the process's doorbell when a read ends.
   void want_watch() noexcept { signal(kWatch); }
 
  private:
   enum Signal : std::uint32_t { kSubmit = 1, kWatch = 2, kEnd = 4 };
 
   void signal(std::uint32_t signals) noexcept {
-    // seq_cst: either the thread sees the signals before it blocks, or this sees it blocked.
+    // seq_cst: either the thread sees the signals before it blocks, or this call sees it blocked.
     if (signals_.fetch_or(signals, std::memory_order_seq_cst) == 0) signals_.notify_one();
     if (!is_blocked_.load(std::memory_order_seq_cst)) return;
     const std::uint64_t one = 1;
@@ -107,12 +107,13 @@ class Ring {
 
   void submit() noexcept {
     const std::lock_guard lock(posting_);
-    // What the kernel does not take now, for want of memory, it takes later.
+    // Entries that the kernel does not take now, for want of memory, it takes later.
     while (io_uring_submit(&ring_) < 0 || io_uring_sq_ready(&ring_) != 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
-  // What ended before, or is posted meanwhile, wakes a sleeper for nothing, once.
+  // Waits for the end of a read. One that ended before, or is posted meanwhile, wakes a sleeper for
+  // nothing, once.
   void watch() noexcept {
     is_blocked_.store(true, std::memory_order_seq_cst);
     std::uint64_t count;
@@ -125,7 +126,7 @@ class Ring {
 
   io_uring ring_{};
   bool is_made_ = false;
-  int event_ = -1;  // counts what has ended
+  int event_ = -1;  // counts ended reads
   std::mutex posting_;
   std::thread thread_;
   std::atomic<std::uint32_t> signals_{0};
@@ -136,12 +137,12 @@ struct Reads {
   std::mutex mutex;
   std::optional<Ring> ring;
   bool is_refused = false;
-  // Written under the mutex; relaxed, as whoever waits for a read has seen it counted.
+  // Written under the mutex; relaxed, as a thread that waits for a read has seen it counted.
   std::atomic<unsigned> num_under_way{0};
 };
 Immortal<Reads> reads;
 
-// Under the mutex, in all below.
+// All functions below are called with the mutex held.
 bool has_ring() noexcept {
   if (reads->is_refused || reads->ring.has_value()) return !reads->is_refused;
   reads->ring.emplace();
@@ -156,7 +157,7 @@ bool has_ring() noexcept {
 
 void take(RingRead& read, int result) noexcept {
   if (result > 0) read.done += static_cast<std::size_t>(result);
-  // The rest of a read that was short: only one of nothing is the file's end.
+  // Post the rest of a short read: only a read of no bytes is the file's end.
   if (result > 0 && read.done < read.bytes) {
     if (reads->ring->post(read)) return;
     result = -EAGAIN;

@@ -1,4 +1,4 @@
-// Views: which bytes of a file a member sees, and in which order.
+// Views: the bytes of a file that a member sees, and their order.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace weft::mpi {
 namespace {
 
-// Behind that nobody sees anything: sums of places stay far from overflowing.
+// No view reaches beyond this, so sums of positions are far from overflowing.
 constexpr std::int64_t kLastPlace = std::int64_t{1} << 61;
 
 }  // namespace
@@ -30,7 +30,7 @@ std::uint64_t View::position_at(std::int64_t place) const {
   if (shape->is_block())
     return static_cast<std::uint64_t>(std::max<std::int64_t>(0, inside - shape->first()));
   if (tile_extent <= 0) return 0;
-  // Within one tile it is looked for from the beginning. A tile's data may reach beyond its extent.
+  // Inside one tile the search begins at its start. A tile's data may reach beyond its extent.
   std::int64_t tile = inside / tile_extent;
   if (tile > 0) --tile;
   auto position = static_cast<std::uint64_t>(tile) * tile_bytes;
@@ -58,7 +58,7 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
     return {MPI_ERR_TYPE, "the filetype's data are no multiple of the etype's"};
   if (displacement > kLastPlace) return {MPI_ERR_ARG, "the displacement is beyond 2^61"};
   if (FileError error = size_in_file(*view->rep, etype, view->etype_bytes)) return error;
-  // A member that has no part in what the others read or write sees nothing of the file.
+  // A member without a part in what the others read or write sees nothing of the file.
   if (filetype.size() == 0) {
     view->shape = Shape::make(filetype.layout_, 0, 0);
     out = std::move(view);
@@ -66,7 +66,7 @@ FileError make_view(std::int64_t displacement, Datatype& etype, Datatype& filety
   }
   std::int64_t bytes = 0;
   if (FileError error = size_in_file(*view->rep, filetype, bytes)) return error;
-  // Numbers of another size in the file: all by the same factor, which holds for types that are
+  // Numbers have another size in the file: all by the same factor, which holds for types that are
   // made of one predefined type.
   const auto size = static_cast<std::int64_t>(filetype.size());
   const std::int64_t common = std::gcd(bytes, size);

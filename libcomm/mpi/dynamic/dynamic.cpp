@@ -1,4 +1,4 @@
-// Meeting processes of other jobs: ports, accept and connect, join, and names (MPI 5.0
+// Connecting with processes of other jobs: ports, accept and connect, join, and names (MPI 5.0
 // sections 11.9 and 11.10).
 #include "mpi/dynamic/dynamic.hpp"
 
@@ -26,7 +26,7 @@ namespace {
 
 std::mutex ports_mutex;
 Immortal<std::map<std::string, std::shared_ptr<Port>, std::less<>>> ports;
-MPI_Comm parent = MPI_COMM_NULL;  // of those who have spawned this job
+MPI_Comm parent = MPI_COMM_NULL;  // the processes that spawned this job
 
 std::shared_ptr<Port> find_port(std::string_view name) {
   const std::lock_guard lock(ports_mutex);
@@ -34,7 +34,7 @@ std::shared_ptr<Port> find_port(std::string_view name) {
   return found == ports->end() ? nullptr : found->second;
 }
 
-// The class of an error in meeting others, where it isn't the one that the code has everywhere.
+// The error class of connecting with others, where it differs from the code's usual one.
 int meeting_error(const Status& status) {
   switch (status.code()) {
     case Code::bad_argument:
@@ -46,7 +46,7 @@ int meeting_error(const Status& status) {
   }
 }
 
-// Seconds, of an info's key "timeout". False: that is none.
+// Reads the seconds of an info's key "timeout". False: it is no number of seconds.
 bool read_timeout(const Info* info, int& timeout_ms) {
   const std::string* text = info == nullptr ? nullptr : info->find("timeout");
   if (text == nullptr) return true;
@@ -59,7 +59,7 @@ bool read_timeout(const Info* info, int& timeout_ms) {
   return true;
 }
 
-// What accept and connect have in common: the root gets a pipe, and both sides are introduced.
+// The common part of accept and connect: the root gets a pipe, and both sides are introduced.
 template <class Meet>
 int meet(MPI_Comm handle, int root, const char* port_name, MPI_Info info, MPI_Comm* newcomm,
          const char* function, Meet&& meet_root) {
@@ -91,8 +91,8 @@ int meet(MPI_Comm handle, int root, const char* port_name, MPI_Info info, MPI_Co
   return MPI_SUCCESS;
 }
 
-// Bytes over a socket of the program's, both ways at once; whether it blocks is the program's
-// matter. Makes progress meanwhile.
+// Swaps bytes over a socket of the program's, both directions at once; whether it blocks is up to
+// the program. Makes progress meanwhile.
 Status swap_over(int fd, const void* send_bytes, void* receive, std::size_t bytes) {
   const std::uint64_t limit = now_ns() + engine->job().settings().ns(Setting::start_timeout_ms);
   std::size_t sent = 0, received = 0;
@@ -122,7 +122,7 @@ Status swap_over(int fd, const void* send_bytes, void* receive, std::size_t byte
   return {};
 }
 
-// What both ends of a joined socket say first.
+// The first message of both ends of a joined socket.
 struct JoinHello {
   static constexpr std::uint64_t kMagic = 0x314e494f4a544657;  // "WFTJOIN1"
   std::uint64_t magic = kMagic;
@@ -203,7 +203,7 @@ MPI_FUNCTION(Close_port)(const char* port_name) {
 
 MPI_FUNCTION(Comm_accept)
 (const char* port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* newcomm) {
-  // As long as there is a pipe of it, whoever closes it.
+  // Kept as long as a pipe of the port exists, even if the port is closed meanwhile.
   std::shared_ptr<Port> port;
   return meet(comm, root, port_name, info, newcomm, __func__,
               [&](Port::Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe) -> Status {
@@ -224,7 +224,8 @@ MPI_FUNCTION(Comm_connect)
               });
 }
 
-// Whose number is lower opens a port, of which the other one hears over the socket.
+// The process with the lower number accepts at its port; the other one connects to it, by the name
+// sent over the socket.
 MPI_FUNCTION(Comm_join)(int fd, MPI_Comm* intercomm) {
   MPI_MUST_RUN();
   if (intercomm == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "intercomm is null");
@@ -240,7 +241,7 @@ MPI_FUNCTION(Comm_join)(int fd, MPI_Comm* intercomm) {
   if (other.magic != JoinHello::kMagic ||
       std::memchr(other.port, '\0', sizeof other.port) == nullptr || other.random == own.random)
     return raise(nullptr, MPI_ERR_OTHER, __func__,
-                 "what is at the socket's other end does not call MPI_Comm_join of Weft");
+                 "the process at the socket's other end does not call MPI_Comm_join of Weft");
   std::unique_ptr<Pipe> pipe;
   MembersWatch watch(*own_comm);
   const int timeout_ms = engine->job().settings().ms(Setting::start_timeout_ms);
@@ -258,14 +259,15 @@ MPI_FUNCTION(Comm_join)(int fd, MPI_Comm* intercomm) {
 MPI_FUNCTION(Comm_get_parent)(MPI_Comm* parent) {
   MPI_MUST_RUN();
   if (parent == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "parent is null");
-  // Freed or disconnected, it is none.
+  // A freed or disconnected communicator is no parent.
   *parent = comms->find(weft::mpi::parent) != nullptr ? weft::mpi::parent : MPI_COMM_NULL;
   return MPI_SUCCESS;
 }
 
 namespace {
 
-// A service's name, and what is to become of it.
+// Checks the name of a service, calls `ask` to publish, look up or withdraw it, and raises its
+// error.
 template <class Ask>
 int ask_names(const char* service, MPI_Info info, const char* port, const char* function,
               Ask&& ask) {

@@ -1,10 +1,10 @@
 #pragma once
-// Processes of other jobs: what MPI_Init and MPI_Finalize have to do about them.
+// Processes of other jobs: the steps of MPI_Init and MPI_Finalize for them.
 #include "weft/status.hpp"
 
 namespace weft::mpi {
 
-// Collective, in a job that was spawned: meets those who spawned it.
+// Collective, in a job that was spawned: connects with the processes that spawned it.
 Status meet_parent();
 void destroy_ports();
 

@@ -8,13 +8,13 @@
 namespace weft::mpi {
 namespace {
 
-// A member's address, with what it needs at most.
+// A member's endpoint address; its size is the most that one needs.
 struct EndpointAddress {
   std::uint32_t bytes = 0;
   char text[2044] = {};
 };
 
-// What a root tells the other; the cards of its members follow.
+// The first message of a root to the other; the endpoint addresses of its members follow.
 struct Greeting {
   static constexpr std::uint32_t kMagic = 0x47544657;  // "WFTG"
   std::uint32_t magic = kMagic;
@@ -24,10 +24,10 @@ struct Greeting {
   ProcessName name;  // of the root
 };
 
-// Most that a text of an error is passed on with.
+// The most bytes of an error's text that are passed on.
 constexpr std::size_t kMaxTextBytes = 400;
 
-// What the root has learnt, for the others of its side.
+// The outcome at the root, for the other members of its side.
 struct Outcome {
   std::int32_t code = 0;
   std::int32_t size = 0;
@@ -40,7 +40,7 @@ struct Outcome {
   Status status() const { return code == 0 ? Status() : Status(static_cast<Code>(code), text); }
 };
 
-// Strangers that are known for as long as this lives, at least.
+// Foreign processes that are admitted for at least as long as this lives.
 class Admitted {
  public:
   explicit Admitted(std::size_t most) { numbers_.reserve(most); }
@@ -64,7 +64,7 @@ class Admitted {
   std::vector<int> numbers_;
 };
 
-// The root's part: swaps greetings and cards with the other root.
+// On the root: swaps greetings and endpoint addresses with the other root.
 Status swap_addresses(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_t offered,
                       const std::vector<EndpointAddress>& mine,
                       std::vector<EndpointAddress>& theirs, Contexts& contexts) {
@@ -79,7 +79,7 @@ Status swap_addresses(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_
   if (other.magic != Greeting::kMagic || other.size < 0 || other.root < 0 ||
       other.size > job.size() + kMaxStrangers || (other.context & kAcrossJobs) == 0 ||
       (other.context & 1) != 0)
-    return {Code::corrupt, "what is at the other side does not greet as MPI's processes do"};
+    return {Code::corrupt, "the other side does not greet as MPI processes of Weft do"};
   if (other.size == 0) return {Code::peer_lost, "the other side has given up"};
   if (gives_up) return {};
   theirs.resize(static_cast<std::size_t>(other.size));
@@ -88,15 +88,15 @@ Status swap_addresses(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_
                    theirs.size() * sizeof(EndpointAddress));
 }
 
-// The last word between the roots, once they have swapped cards: the other side waits for it,
-// whatever becomes of this one.
+// The last message between the roots, once they have swapped addresses: the other side waits for
+// it, whatever happens on this one.
 class Confirmation {
  public:
   ~Confirmation() {
     if (pipe_ != nullptr) (void)exchange(Code::peer_lost);
   }
   void owe(Pipe& pipe) { pipe_ = &pipe; }
-  // ok: both sides are.
+  // Swaps the codes. ok: both sides have succeeded.
   Status exchange(Code code) {
     const auto own = static_cast<std::int32_t>(code);
     std::int32_t other = 0;
@@ -111,7 +111,7 @@ class Confirmation {
   Pipe* pipe_ = nullptr;
 };
 
-// Every member gets what the root has; what went wrong anywhere is wrong for all.
+// Gives every member the root's outcome; an error anywhere is one of all.
 Status spread_outcome(Comm& local, int root, Outcome& outcome) {
   if (Status status = coll::bcast(*local.team, &outcome, sizeof outcome, root); !status)
     return status;
@@ -159,7 +159,7 @@ Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& fa
   status = coll::bcast(*local.team, theirs.data(), theirs.size() * sizeof(EndpointAddress), root);
   if (!status) return status;
 
-  // Nobody may send to a process that does not know it yet: all of both sides wait for all.
+  // No process may send to one that has not admitted it yet: all of both sides wait for all.
   Admitted admitted(theirs.size());
   const auto remote = std::make_shared<Group>(theirs.size());
   Status known;

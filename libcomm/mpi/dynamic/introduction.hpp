@@ -1,20 +1,20 @@
 #pragma once
-// Introduction: how the processes of two groups, which may be of several jobs, come to know each
-// other, and so an intercommunicator is made (MPI 5.0 section 11.9). The groups' roots have a pipe
-// between them; over it go the cards of all members (tagged/engine.hpp), which every member admits.
+// Introduction: the processes of two groups, which may be of several jobs, admit each other, and an
+// intercommunicator is made (MPI 5.0 section 11.9). The groups' roots have a pipe between them;
+// over it go the endpoint addresses of all members (tagged/engine.hpp), which every member admits.
 #include <cstddef>
 
 #include "mpi/comm/comm.hpp"
 
 namespace weft::mpi {
 
-// Messages between the sides need a context that both know; each side's team has its own.
+// Messages between the sides use a context that both know; each side's team has its own.
 struct Contexts {
   std::uint32_t shared = 0;
   std::uint32_t local = 0;
 };
 
-// Between the roots of two groups.
+// A connection between the roots of two groups.
 class Pipe {
  public:
   virtual ~Pipe() = default;
@@ -24,7 +24,8 @@ class Pipe {
                       std::size_t room) = 0;
 };
 
-// Over messages, between processes that know each other. Each swap is a message each way.
+// A pipe over messages, between processes that know each other. Each swap is a message in each
+// direction.
 class MessagePipe final : public Pipe {
  public:
   MessagePipe(int peer, std::uint32_t context, std::int32_t tag)
@@ -37,9 +38,9 @@ class MessagePipe final : public Pipe {
   const std::int32_t tag_;
 };
 
-// Collective over `local` on both sides. `pipe` is of the root, which may have failed to get one:
-// null, and `failure` says why. On success `out` is the intercommunicator; else all of this side
-// get an error, and the other side, too.
+// Collective over `local` on both sides. `pipe` is the root's, which may have failed to get one:
+// null, and `failure` has the reason. On success `out` is the intercommunicator; otherwise all
+// members of both sides get an error.
 Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& failure = {});
 
 }  // namespace weft::mpi

@@ -12,7 +12,7 @@ namespace {
 
 using namespace rendezvous;
 
-// To the server that several jobs share; under board_mutex.
+// The link to the server that several jobs share; guarded by board_mutex.
 Immortal<Link> server;
 
 Status visit(const Deadline& deadline) {
@@ -31,7 +31,7 @@ Status visit(const Deadline& deadline) {
   const std::string address(text.substr(0, slash));
   Status status = server->greet(address, make_frame(Type::visit, body), deadline);
   if (status == Code::again)
-    status = {Code::timed_out, fmt::format("nobody serves names at {}", address)};
+    status = {Code::timed_out, fmt::format("no name server at {}", address)};
   return status;
 }
 
@@ -47,7 +47,7 @@ Status ask(Type type, std::string_view service, std::string_view port, std::stri
   append_text(body, service);
   if (type == Type::publish) append_text(body, port);
   status = server->ask(type, body, deadline, answer);
-  // An answer that came later would be taken for that to another question.
+  // A late answer would be taken for that of the next request.
   if (status == Code::timed_out || status == Code::corrupt || status == Code::peer_lost)
     server->close();
   return status;

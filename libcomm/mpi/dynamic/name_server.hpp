@@ -1,6 +1,6 @@
 #pragma once
-// Where names are published: at the server that WEFT_NAME_SERVER names, or the job's own board. Any
-// thread. exists: it is published already; not_found: it is not.
+// Publishing names: at the server that WEFT_NAME_SERVER names, or on the job's own board. Threads:
+// any. exists: the name is published already; not_found: it is not published.
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ Status look_up_name(std::string_view service, std::string& port);
 Status unpublish_name(std::string_view service);
 void leave_name_server();
 
-// For all calls of the job's board while MPI runs.
+// Serialises all calls of the job's board while MPI runs.
 inline std::mutex board_mutex;
 
 }  // namespace weft::mpi

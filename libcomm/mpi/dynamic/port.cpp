@@ -16,14 +16,14 @@ namespace {
 // weft-port|the host|the TCP port|the secret|addresses with commas between them
 constexpr std::string_view kPrefix = "weft-port|";
 constexpr std::size_t kMaxAddresses = 16;
-constexpr std::size_t kMaxWaiting = std::size_t{1} << 26;  // bytes that nobody has asked for yet
+constexpr std::size_t kMaxWaiting = std::size_t{1} << 26;  // received bytes that no call has read
 constexpr int kPauseMs = 1;
 
 std::string random_secret() {
   return fmt::format("{:016x}{:016x}", peer::random_word(), peer::random_word());
 }
 
-// Equal on equal hosts, in one word.
+// A word that is equal on equal hosts.
 std::string host_word() {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char letter : peer::host_identity())
@@ -31,7 +31,7 @@ std::string host_word() {
   return fmt::format("{:016x}", hash);
 }
 
-// Cuts off what is before the next `letter`.
+// Cuts off and returns the text before the next `letter`.
 std::string_view take_until(std::string_view& rest, char letter) {
   const std::string_view word = rest.substr(0, rest.find(letter));
   rest.remove_prefix(std::min(rest.size(), word.size() + 1));
@@ -48,18 +48,18 @@ peer::NodeAddress own_address() {
 
 }  // namespace
 
-// A connection that was met.
+// An established connection.
 struct Port::Visit {
   peer::Connection* connection = nullptr;  // null: it has ended
   bool connected_here = false;
-  bool is_chosen = false;  // by who connects, who may have come several ways
+  bool is_chosen = false;  // by the connecting process, which may have connected by several routes
   std::string input;
 };
 
-// What is left of a visit to whoever talks: bytes both ways.
+// The pipe of a chosen visit: bytes in both directions.
 class Port::Line final : public Pipe {
  public:
-  // owned: the port that was made for it alone.
+  // Takes over the port that was made for this line alone.
   Line(Port& port, std::shared_ptr<Visit> visit) : port_(port), visit_(std::move(visit)) {}
   void own(std::unique_ptr<Port> port) { owned_ = std::move(port); }
   ~Line() override {
@@ -68,7 +68,8 @@ class Port::Line final : public Pipe {
     visit_->connection->client = nullptr;
     port_.bootstrap_.close(*visit_->connection);
   }
-  // Tells who accepts that this is the way. With the port's lock held.
+  // Reports to the accepting process that this connection is chosen. The caller holds the port's
+  // lock.
   Status choose() { return port_.bootstrap_.send(*visit_->connection, peer::FrameType::data, "!"); }
   Status swap(const void* send, std::size_t send_bytes, void* receive, std::size_t room) override {
     std::string_view rest(static_cast<const char*>(send), send_bytes);
@@ -144,7 +145,7 @@ bool Port::on_frame(peer::Connection& connection, peer::FrameType type, std::str
   if (visit == nullptr || type != peer::FrameType::data || body.empty() ||
       visit->input.size() + body.size() > kMaxWaiting)
     return false;
-  // The first byte says that this is the way that who connects has chosen.
+  // The first byte says that the connecting process has chosen this connection.
   if (!visit->connected_here && !visit->is_chosen) {
     visit->is_chosen = true;
     body.remove_prefix(1);
@@ -168,7 +169,7 @@ void Port::pause() const {
   ::poll(&ready, 1, kPauseMs);
 }
 
-// again: there is none yet.
+// Takes a visit that is ready. again: there is none yet.
 Status Port::take(std::unique_ptr<Pipe>& pipe, bool connected_here) {
   const auto found = std::ranges::find_if(visits_, [&](const auto& visit) {
     return visit->connected_here == connected_here && (connected_here || visit->is_chosen);
@@ -190,7 +191,7 @@ Status Port::accept(Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe) {
     }
     if (Status status = watch.check(); !status) return status;
     if (timeout_ms >= 0 && now_ns() > limit)
-      return {Code::timed_out, fmt::format("nobody has connected within {} ms", timeout_ms)};
+      return {Code::timed_out, fmt::format("no process has connected within {} ms", timeout_ms)};
     pause();
   }
 }
@@ -214,7 +215,7 @@ Status Port::connect(std::string_view name, int timeout_ms, Watch& watch,
 
   const std::uint64_t deadline = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1'000'000;
   std::unique_ptr<Port> port(new Port(secret));
-  // All ways at once; the first that leads there is it.
+  // Try all addresses at once; the first connection that is established is used.
   std::size_t num_begun = 0;
   for (const std::string& address : addresses) {
     Status status = port->bootstrap_.connect(address, deadline, nullptr);
@@ -239,7 +240,7 @@ Status Port::connect(std::string_view name, int timeout_ms, Watch& watch,
       if (port->num_failed_ == num_begun) {
         if (now_ns() >= deadline)
           return {Code::timed_out,
-                  fmt::format("nobody accepts at the port within {} ms", timeout_ms)};
+                  fmt::format("no process accepts at the port within {} ms", timeout_ms)};
         return {Code::not_found, fmt::format("the port is not there: {}", port->failure_.text())};
       }
     }

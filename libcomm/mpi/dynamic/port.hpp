@@ -1,9 +1,9 @@
 #pragma once
-// Port: where processes of other jobs meet this one (MPI 5.0 section 11.9.2), over the sockets and
-// the handshake of peer/bootstrap.hpp. A port's name holds its addresses and a secret of its own,
-// which whoever connects must know.
+// Port: accepts connections of processes of other jobs (MPI 5.0 section 11.9.2), over the sockets
+// and the handshake of peer/bootstrap.hpp. A port's name contains its addresses and a secret of its
+// own, which a connecting process must know.
 //
-// Threads: any, each with a Call of its own.
+// Threads: any thread may call any function, with a Watch of its own.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,7 +16,7 @@ namespace weft::mpi {
 
 class Port final : peer::Bootstrap::Events {
  public:
-  // What a Call asks in its waits: ok, or why it is to be given up.
+  // Polled by accept() and connect() while they wait: ok, or the reason to give up.
   class Watch {
    public:
     virtual Status check() = 0;
@@ -25,15 +25,15 @@ class Port final : peer::Bootstrap::Events {
     ~Watch() = default;
   };
 
-  // One that listens. no_memory or not_permitted if it cannot.
+  // Opens a port that listens. no_memory or not_permitted if it cannot.
   static Status open(std::unique_ptr<Port>& port);
   ~Port();
   const std::string& name() const noexcept { return name_; }
 
-  // Waits for somebody to connect. timeout_ms: -1 for no end but what `watch` says.
+  // Waits for a process to connect. timeout_ms: -1 waits until `watch` ends it.
   Status accept(Watch& watch, int timeout_ms, std::unique_ptr<Pipe>& pipe);
-  // Connects to the port of this name, which is not one of this kind (bad_argument), has nobody
-  // who accepts in time (timed_out), or is not there (not_found).
+  // Connects to the port of this name. bad_argument: this is no port's name; timed_out: no process
+  // accepts in time; not_found: the port is not there.
   static Status connect(std::string_view name, int timeout_ms, Watch& watch,
                         std::unique_ptr<Pipe>& pipe);
 
@@ -49,13 +49,13 @@ class Port final : peer::Bootstrap::Events {
   void on_end(peer::Connection& connection, const Status& why) override;
 
   void poll();
-  // Between two looks; lets everything else here go on.
+  // Pauses between two polls, and makes progress of all other communication.
   void pause() const;
   Status take(std::unique_ptr<Pipe>& pipe, bool connected_here);
 
-  std::mutex mutex_;  // for all below
+  std::mutex mutex_;  // guards all below
   peer::Bootstrap bootstrap_;
-  std::vector<std::shared_ptr<Visit>> visits_;  // met, and not taken
+  std::vector<std::shared_ptr<Visit>> visits_;  // established, and not taken
   std::size_t num_failed_ = 0;
   Status failure_;  // the last
   std::string name_;

@@ -17,7 +17,7 @@
 namespace weft::mpi {
 namespace {
 
-// While the spawned are awaited: ends when what was started has.
+// For the wait for the spawned processes: ends it when they have ended.
 class SpawnWatch final : public MembersWatch {
  public:
   SpawnWatch(const Comm& comm, Spawned& spawned) : MembersWatch(comm), spawned_(spawned) {}
@@ -42,8 +42,8 @@ bool read_number(std::string_view text, int& number) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-// The largest number of a soft specification, "a,b:c,d:e:f", that is at most `most`; -1: it is
-// none, 0: there is no such number.
+// Returns the largest number of a soft specification, "a,b:c,d:e:f", that is at most `most`; -1: it
+// is no such specification, 0: there is no such number.
 int largest_of(std::string_view soft, int most) {
   int best = 0;
   while (!soft.empty()) {
@@ -59,7 +59,7 @@ int largest_of(std::string_view soft, int most) {
   return best;
 }
 
-// Lines "key = value" of a file, for keys that the program has not set itself.
+// Reads lines "key = value" of a file, for keys that the program has not set itself.
 Status read_file(const std::string& path, Info& info) {
   std::ifstream file(path);
   if (!file) return {Code::not_found, fmt::format("the info's file {} cannot be read", path)};
@@ -77,7 +77,7 @@ Status read_file(const std::string& path, Info& info) {
   return {};
 }
 
-// One command as MPI_Comm_spawn has it.
+// One command, as the arguments of MPI_Comm_spawn.
 struct Command {
   const char* program;
   char** arguments;
@@ -85,7 +85,8 @@ struct Command {
   MPI_Info info;
 };
 
-// What the first command's info says of folder, path and hosts is for all: a job has one of each.
+// Adds a command. The folder, path and hosts of the first command's info hold for all: a job has
+// one of each.
 Status add_command(const Command& command, SpawnRequest& request) {
   if (command.program == nullptr || command.program[0] == '\0')
     return {Code::bad_argument, "the command is null or empty"};
@@ -133,7 +134,8 @@ Status add_command(const Command& command, SpawnRequest& request) {
   return {};
 }
 
-// The root's part. A port for this call alone, as who connects to it is known by that.
+// On the root: starts the processes, with a port for this call alone, so that processes that
+// connect to it are known to be the spawned ones.
 Status start(std::span<const Command> commands, const Comm& comm, std::unique_ptr<Port>& port,
              std::unique_ptr<Pipe>& pipe) {
   SpawnRequest request;
@@ -171,7 +173,7 @@ int spawn(std::span<const Command> commands, int root, MPI_Comm handle, MPI_Comm
   std::unique_ptr<Port> port;
   std::unique_ptr<Pipe> pipe;
   Status started;
-  // As many codes as processes are asked for, at all; but only the root knows how many these are.
+  // There are as many error codes as processes in all commands; only the root knows their number.
   int num = 0;
   if (comm->rank == root)
     for (const Command& command : commands) num += std::max(command.most, 0);

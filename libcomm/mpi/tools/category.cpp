@@ -1,4 +1,4 @@
-// Categories: the parts of the library, below one that is all of it. Nothing is added while a
+// Categories: the parts of the library, below one for the whole library. None is added while a
 // program runs.
 #include <cstring>
 
@@ -10,13 +10,13 @@ namespace {
 struct CategoryRow {
   const char* name;
   const char* meaning;
-  Setting begin, end;  // its rows of the settings table, which is sorted so
+  Setting begin, end;  // its rows of the settings table, which is sorted in this order
   bool has_pvars_and_events;
 };
 
 constexpr CategoryRow kCategories[] = {
     {"weft", "all of Weft", Setting::kCount, Setting::kCount, false},
-    {"base", "what a process says about itself", Setting::log, Setting::spin_us, false},
+    {"base", "logs and counters of a process", Setting::log, Setting::spin_us, false},
     {"waiting", "how a process waits", Setting::spin_us, Setting::start_timeout_ms, false},
     {"job", "starting, and missing others", Setting::start_timeout_ms, Setting::fabric, false},
     {"transport", "the routes to other processes, and messages", Setting::fabric,
@@ -48,7 +48,7 @@ int num_categories_of(const CategoryRow& row) {
   return &row == &kCategories[0] ? kNumCategories - 1 : 0;
 }
 
-// The indices first, first + 1 ... of so many, as far as they have room.
+// Stores the indices first, first + 1 ... of so many, as far as they have room.
 int give_indices(int first, int num, int len, int indices[]) {
   if (len < 0 || (len > 0 && num > 0 && indices == nullptr)) return MPI_T_ERR_INVALID;
   for (int i = 0; i < num && i < len; ++i) indices[i] = first + i;

@@ -1,5 +1,5 @@
 // Control variables: the rows of the settings table. They may be written until the library starts,
-// which reads them then; afterwards only what still has an effect may, and that is WEFT_LOG.
+// which reads them then; afterwards only one that still has an effect may be written, WEFT_LOG.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -21,11 +21,11 @@ struct Cvar : Object {
   Cvar(const SettingRow& the_row, std::size_t the_count)
       : Object(kType), row(the_row), count(the_count) {}
   const SettingRow& row;
-  const std::size_t count;  // elements that it has; for texts bytes
+  const std::size_t count;  // the number of elements; for texts bytes
 };
 
 struct Written {
-  // By row; what MPI_T_cvar_write was given before the library started.
+  // By row; the values that MPI_T_cvar_write set before the library started.
   std::array<std::optional<std::string>, kNumSettings> texts;
   std::optional<Settings> opened;  // those that the library has started with
 };
@@ -42,7 +42,7 @@ MPI_Datatype type_of(const SettingRow& row) {
   return is_text(row) ? MPI_CHAR : is_enumeration(row) ? MPI_INT : MPI_COUNT;
 }
 
-// Nothing that an MPI program does reads these: they are weftrun's, or of jobs and exchanges that a
+// True for settings that no MPI program reads: they are weftrun's, or of jobs and exchanges that a
 // program opens itself (weft/job.hpp), which read the environment.
 bool is_never_read(Setting id) {
   constexpr Setting kOthers[] = {Setting::launch, Setting::lane_memory_bytes,
@@ -51,7 +51,8 @@ bool is_never_read(Setting id) {
   return std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers);
 }
 
-// Of the others: those that all processes must have alike, as they decide together by them.
+// The scope of the other settings: some must be equal in all processes, as they decide together by
+// them.
 int scope_of(const SettingRow& row) {
   if (is_never_read(row.id)) return MPI_T_SCOPE_READONLY;
   const bool is_common = row.id >= Setting::coll_algorithms || row.id == Setting::fabric;
@@ -79,8 +80,8 @@ int verbosity_of(const SettingRow& row) {
   }
 }
 
-// What holds now. A bad variable in the environment is MPI_Init's to complain about; until then the
-// defaults hold.
+// Returns the values in effect now. A bad variable in the environment is reported by MPI_Init;
+// until then the defaults hold.
 Settings current() {
   if (written->opened) return *written->opened;
   Settings settings;
@@ -91,7 +92,7 @@ Settings current() {
   return settings;
 }
 
-// The text that a program's value stands for; nothing if it has a wrong one.
+// Returns the setting's text for a program's value; nothing if the value is not valid.
 std::optional<std::string> text_of(const Cvar& cvar, const void* value) {
   if (is_text(cvar.row)) {
     const auto* text = static_cast<const char*>(value);
@@ -161,7 +162,7 @@ void apply_settings(Settings& settings) {
   const std::lock_guard lock(shared->mutex);
   for (const SettingRow& row : setting_rows())
     if (const auto& text = written->texts[static_cast<std::size_t>(row.id)])
-      (void)settings.set(row.name, *text);  // was valid when it was written
+      (void)settings.set(row.name, *text);  // it was valid when it was written
   written->opened = settings;
 }
 

@@ -1,7 +1,7 @@
 // Events: a peer is lost, too much of a peer waits unmatched, memory is shared. They are raised
 // where they happen, in the middle of the library; a callback that was registered as safe for that
-// is called at once, any other at the next call of a function of the interface, which keeps up to
-// kMostWaiting of a registration until then. What is beyond that is dropped, and counted.
+// is called at once, any other at the next call of a function of the interface. Until then up to
+// kMostWaiting events of a registration are kept; further ones are dropped and counted.
 #include <time.h>
 
 #include <array>
@@ -34,7 +34,7 @@ struct EventRow {
   std::array<Element, kMostElements> elements;
 
   std::size_t size() const noexcept { return elements[1].name == nullptr ? 1 : 2; }
-  // Where an element lies in what MPI_T_event_copy writes.
+  // The offset of an element in the buffer of MPI_T_event_copy.
   static std::size_t offset(std::size_t element) noexcept { return element * sizeof(MPI_Count); }
 };
 
@@ -43,7 +43,7 @@ constexpr EventRow kEvents[] = {
     {"peer_lost", "a process was lost: it died, or is silent for too long", {{{"rank", false}}}},
     {"unexpected_bound",
      "so many bytes of a process wait unmatched (WEFT_UNEXPECTED_MAX_BYTES) that it is asked to "
-     "announce its messages instead of sending them",
+     "send its messages by rendezvous (RTS) only",
      {{{"rank", false}, {"bytes", true}}}},
     {"memory_shared",
      "memory was registered for other processes: a window's, or that of a long message to another "
@@ -69,7 +69,7 @@ struct Callback {
   InfoPtr info;
 };
 
-// Everything under the interface's mutex.
+// Guarded, all of it, by the interface's mutex.
 struct Registration {
   int event = 0;
   MPI_T_event_registration handle = nullptr;
@@ -78,12 +78,13 @@ struct Registration {
   MPI_T_event_dropped_cb_function* on_dropped = nullptr;
   MPI_Count num_dropped = 0;
   std::deque<Data> waiting;
-  int num_calling = 0;  // threads that call back for it now
+  int num_calling = 0;  // threads that run a callback of it now
   bool is_freed = false;
   MPI_T_event_free_cb_function* on_free = nullptr;
   void* free_data = nullptr;
 
-  // The callback for the least of what is required here or more; null: there is none.
+  // Returns the callback for the lowest level that is at least the required one; null: there is
+  // none.
   Callback* callback_for(std::size_t level) noexcept {
     for (; level < kNumLevels; ++level)
       if (callbacks[level].function != nullptr) return &callbacks[level];
@@ -110,23 +111,23 @@ std::atomic<int> num_registrations{0};  // relaxed: an event before it is seen c
 std::atomic<int> num_waiting{0};        // instances; relaxed: the mutex orders what it counts
 thread_local bool is_calling_back = false;
 
-// Index in kLevels; kNumLevels: it is none.
+// Returns the index in kLevels; kNumLevels: it is none of them.
 std::size_t level_of(MPI_T_cb_safety safety) noexcept {
   std::size_t i = 0;
   while (i < kNumLevels && kLevels[i] != safety) ++i;
   return i;
 }
 
-// A call of the program's that is due, and what it is about.
+// A callback of the program's that is due, and its data.
 struct Due {
   RegistrationPtr registration;
-  Callback callback;  // without a function: it is told what was dropped
+  Callback callback;  // without a function: the callback for dropped events is called
   Data data;
   MPI_T_event_dropped_cb_function* on_dropped;
   MPI_Count num_dropped;
 };
 
-// Under the mutex: what is to be called for this instance at once.
+// Decides, with the mutex held, which callback of this instance is called at once.
 void note_instance(const RegistrationPtr& registration, const Data& data, std::size_t level,
                    std::vector<Due>& due) {
   if (const Callback* callback = registration->callback_for(level)) {
@@ -139,7 +140,7 @@ void note_instance(const RegistrationPtr& registration, const Data& data, std::s
   } else {
     ++registration->num_dropped;
     if (registration->on_dropped == nullptr) return;
-    // Its data are those of the callback that would have been called.
+    // The user data are those of the callback that would have been called.
     const Callback* least = registration->callback_for(0);
     void* user_data = least == nullptr ? nullptr : least->user_data;
     due.push_back({registration,
@@ -151,7 +152,7 @@ void note_instance(const RegistrationPtr& registration, const Data& data, std::s
   ++registration->num_calling;
 }
 
-// Without the mutex.
+// Calls the program's callback; the caller does not hold the mutex.
 void call_back(const Due& due, std::size_t level) {
   Registration& registration = *due.registration;
   const bool was_calling_back = std::exchange(is_calling_back, true);
@@ -179,7 +180,7 @@ void call_back(const Due& due, std::size_t level) {
     if (--registration.num_calling == 0 && registration.is_freed)
       on_free = std::exchange(registration.on_free, nullptr);
   }
-  // It says that nobody is called for this registration any more.
+  // This callback means that no other callback runs for this registration any more.
   if (on_free != nullptr) on_free(registration.handle, kLevels[level], registration.free_data);
   is_calling_back = was_calling_back;
 }
@@ -187,7 +188,7 @@ void call_back(const Due& due, std::size_t level) {
 void raise_event(int event, MPI_Count first, MPI_Count second) noexcept {
   if (num_registrations.load(std::memory_order_relaxed) == 0) return;
   const Data data{event, {first, second}, event_time()};
-  // The library is in the middle of something, in a thread of several if these may call.
+  // The library is in the middle of a call, in one of several threads if these may call.
   const std::size_t level =
       level_of(multi_threaded() ? MPI_T_CB_REQUIRE_THREAD_SAFE : MPI_T_CB_REQUIRE_MPI_RESTRICTED);
   std::vector<Due> due;
@@ -197,7 +198,7 @@ void raise_event(int event, MPI_Count first, MPI_Count second) noexcept {
     for (const RegistrationPtr& registration : *registrations)
       if (registration->event == event) note_instance(registration, data, level, due);
   } catch (const std::bad_alloc&) {
-    // Dropped for those that were not reached.
+    // The registrations that were not reached drop the event.
   }
   for (const Due& one : due) call_back(one, level);
 }
@@ -217,7 +218,7 @@ const EventRow* event_at(int index) {
   return index >= 0 && index < kNumEvents ? &kEvents[index] : nullptr;
 }
 
-// The value of an element, as the program gets it.
+// Stores the value of an element, in the program's format.
 std::size_t store_element(const Data& data, std::size_t element, void* to) noexcept {
   if (kEvents[data.event].elements[element].is_wide) {
     std::memcpy(to, &data.values[element], sizeof(MPI_Count));
@@ -228,7 +229,7 @@ std::size_t store_element(const Data& data, std::size_t element, void* to) noexc
   return sizeof value;
 }
 
-// A copy of the hints, or none; false: the handle is no info object.
+// Makes a copy of the hints, or none; false: the handle is no info object.
 bool take_info(MPI_Info handle, InfoPtr& info) {
   if (handle == MPI_INFO_NULL) return info = nullptr, true;
   const Info* found = find_info(handle);
@@ -518,7 +519,7 @@ MPI_FUNCTION(T_source_get_info)
     tools::give_info(nullptr, info);
     tools::give_text("process", name, name_len);
     tools::give_text("this process, by its monotonic clock in nanoseconds", desc, desc_len);
-    // What waits for its callback is overtaken by what does not.
+    // Events that wait for their callback are overtaken by others.
     if (ordering != nullptr) *ordering = MPI_T_SOURCE_UNORDERED;
     tools::give(ticks_per_second, 1'000'000'000);
     tools::give(max_ticks, std::numeric_limits<MPI_Count>::max());

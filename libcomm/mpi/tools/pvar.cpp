@@ -1,5 +1,5 @@
-// Performance variables: what WEFT_STATS counts, in all and by the members of a communicator, and
-// the messages that wait unmatched.
+// Performance variables: the counters of WEFT_STATS, in total and by the members of a communicator,
+// and the messages that wait unmatched.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -21,7 +21,7 @@ struct PvarRow {
   const char* meaning;
 
   bool is_bound() const noexcept { return source == Source::by_member; }
-  // What is read from the start of the process on, and by nobody else written.
+  // True for counters that run from the start of the process on and that no call writes.
   bool is_readonly() const noexcept { return source != Source::peak; }
   int var_class() const noexcept {
     switch (source) {
@@ -43,12 +43,12 @@ struct PvarRow {
 
 constexpr PvarRow kPvars[] = {
     WEFT_COUNTER("sent", sent,
-                 "entries sent: messages, pieces of them, and what the library itself has to say"),
+                 "entries sent: messages, pieces of them, and messages of the library itself"),
     WEFT_COUNTER("sent_bytes", sent_bytes, "bytes sent in entries"),
     WEFT_COUNTER("received", received, "entries received"),
     WEFT_COUNTER("received_bytes", received_bytes, "bytes received in entries"),
     WEFT_COUNTER("copied_bytes", copied_bytes,
-                 "bytes of announced messages, read from their senders' memory"),
+                 "bytes of rendezvous messages, read from their senders' memory"),
     WEFT_COUNTER("stalls", stalls, "entries that had to wait because the ring was full"),
     WEFT_COUNTER("resent", resent, "entries sent again after a link had broken"),
     {"offloaded", PvarRow::Source::counter, stats::Counter::offloaded,
@@ -88,7 +88,7 @@ struct Pvar : Object {
 
 struct Pvars {
   std::vector<Pvar*> peaks;  // all handles of that source
-  Value last_lost = 0;       // when the engine ended
+  Value last_lost = 0;       // at the end of the engine
 };
 Immortal<Pvars> pvars;
 
@@ -96,7 +96,8 @@ Value unexpected_now() {
   return shared->engine == nullptr ? 0 : shared->engine->unexpected_level();
 }
 
-// The engine knows one peak: what it has had since the last look goes to all that are started.
+// Samples the engine's only peak: the value since the last sample goes to all handles that are
+// started.
 void sample_peak() {
   if (shared->engine == nullptr) return;
   const Value seen = shared->engine->unexpected_peak();
@@ -141,7 +142,7 @@ const PvarRow* pvar_at(int index) {
   return index >= 0 && index < kNumPvars ? &kPvars[index] : nullptr;
 }
 
-// The variable behind a handle of that session; null, and the code says why.
+// Returns the variable behind a handle of that session; null, and the reason in `code`.
 Pvar* find_pvar(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int& code) {
   if (find<PvarSession>(session) == nullptr) return code = MPI_T_ERR_INVALID_SESSION, nullptr;
   Pvar* pvar = find<Pvar>(handle);
@@ -149,7 +150,7 @@ Pvar* find_pvar(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int& code)
   return pvar;
 }
 
-// Does it for one handle, or for all of the session that it can be done for.
+// Calls `one` for one handle, or for all handles of the session that allow it.
 template <class One>
 int for_one_or_all(MPI_T_pvar_session session, MPI_T_pvar_handle handle, One&& one) {
   if (handle != MPI_T_PVAR_ALL_HANDLES) {
@@ -252,7 +253,7 @@ MPI_FUNCTION(T_pvar_handle_alloc)
     auto pvar = std::make_unique<tools::Pvar>(*row, session);
     if (row->is_bound()) {
       if (obj_handle == nullptr) return MPI_T_ERR_INVALID;
-      // Who asks for a communicator's sees to it that MPI runs meanwhile.
+      // The caller that asks for a communicator's handle ensures that MPI runs meanwhile.
       const Comm* comm = tools::shared->engine == nullptr
                              ? nullptr
                              : find_comm(*static_cast<MPI_Comm*>(obj_handle));

@@ -1,4 +1,4 @@
-// Starting and ending the tool interface, its texts and enumerations.
+// Starting and ending the tool interface; its texts and enumerations.
 #include "mpi/tools/tools.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ Immortal<Shared> shared;
 
 namespace {
 
-// By what they are called. They stay when the interface ends, so that a tool may keep the handles.
+// By name. They stay when the interface ends, so that a tool may keep the handles.
 Immortal<std::map<std::string, MPI_T_enum>> enumerations;
 
 }  // namespace

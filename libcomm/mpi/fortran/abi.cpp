@@ -1,5 +1,6 @@
-// What the Fortran side of a program has told about its types. The library itself needs none of it,
-// as handles and statuses are the same for every Fortran: it keeps it for those who ask.
+// The properties of Fortran's types that the Fortran side of a program has set. The library itself
+// needs none of them, as handles and statuses are the same for every Fortran: it keeps them for
+// programs that query them.
 #include <array>
 #include <cstring>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int kMostLogicalBytes = 16;
 
-// Of the process, set once, before or after MPI_Init, by any thread.
+// State of the process, set once, before or after MPI_Init, by any thread.
 struct FortranTypes {
   std::mutex mutex;
   InfoPtr info;
@@ -40,7 +41,7 @@ MPI_FUNCTION(Abi_set_fortran_info)(MPI_Info info) {
   if (given == nullptr) return raise(nullptr, MPI_ERR_INFO, __func__);
   std::unique_lock lock(fortran_types.mutex);
   if (fortran_types.info) {
-    lock.unlock();  // The handler may ask, too.
+    lock.unlock();  // The handler may query, too.
     return raise(nullptr, MPI_ERR_ABI, __func__, "it was set before");
   }
   fortran_types.info = copy_of(given);
@@ -53,11 +54,11 @@ MPI_FUNCTION(Abi_get_fortran_booleans)
   *is_set = fortran_types.logical_bytes != 0;
   if (!*is_set) return MPI_SUCCESS;
   if (logical_size != fortran_types.logical_bytes) {
-    lock.unlock();  // The handler may ask, too.
+    lock.unlock();  // The handler may query, too.
     return raise(nullptr, MPI_ERR_ARG, __func__, "logical_size is not the one that was set");
   }
   if (logical_true == nullptr || logical_false == nullptr) {
-    lock.unlock();  // The handler may ask, too.
+    lock.unlock();  // The handler may query, too.
     return raise(nullptr, MPI_ERR_ARG, __func__, "logical_true or logical_false is null");
   }
   const auto size = static_cast<std::size_t>(logical_size);
@@ -73,7 +74,7 @@ MPI_FUNCTION(Abi_set_fortran_booleans)
     return raise(nullptr, MPI_ERR_ARG, __func__, "logical_true or logical_false is null");
   std::unique_lock lock(fortran_types.mutex);
   if (fortran_types.logical_bytes != 0) {
-    lock.unlock();  // The handler may ask, too.
+    lock.unlock();  // The handler may query, too.
     return raise(nullptr, MPI_ERR_ABI, __func__, "they were set before");
   }
   const auto size = static_cast<std::size_t>(logical_size);

@@ -14,7 +14,7 @@ namespace weft::mpi::fortran {
 
 extern "C" {
 #define WEFT_PREDEFINED(name) __attribute__((visibility("default"))) void name
-// Called by name only: as arguments they become constants before anything calls them.
+// These are called by name only: passed as arguments they become constants before any call.
 #define WEFT_COPIES(kind)                                                                       \
   WEFT_PREDEFINED(mpi_##kind##null_copy_fn_)                                                    \
   (MPI_Fint*, MPI_Fint*, MPI_Aint*, MPI_Aint*, MPI_Aint*, MPI_Fint * flag, MPI_Fint * ierror) { \
@@ -46,7 +46,7 @@ WEFT_PREDEFINED(mpi_conversion_fn_null_)
 
 namespace {
 
-std::mutex callbacks_mutex;  // of the stocks and the keyvals' cells
+std::mutex callbacks_mutex;  // guards the stocks and the keyvals' cells
 
 template <class Function>
 bool is_one_of(Procedure* procedure, std::initializer_list<Function*> functions) noexcept {
@@ -70,7 +70,7 @@ bool is_null_delete(Procedure* remove) noexcept {
 constexpr std::size_t kStock = 256;
 
 // Stock<Maker>: kStock C functions, each for the procedure in its slot. Maker::call<slot> is the
-// function; slots are written once, before anyone knows the function.
+// function; a slot is written once, before its function is given out.
 template <class Maker>
 class Stock {
  public:

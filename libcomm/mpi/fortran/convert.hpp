@@ -1,6 +1,6 @@
 #pragma once
-// What Fortran passes and what C wants: sentinels by their address, handles as integers, strings
-// with blanks. All of it is called by the wrappers alone, by any thread.
+// Conversions from Fortran's arguments to C's: sentinels by their address, handles as integers,
+// strings with blanks. Only the wrappers call them, from any thread.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 namespace weft::mpi::fortran {
 
 // The common blocks of mpif.h and of the modules. A program's own copy takes the place of the
-// library's, so what is compared are addresses that the dynamic linker knows.
+// library's, so comparisons use addresses that the dynamic linker resolves.
 struct Sentinels {
   MPI_Fint bottom, in_place, buffer_automatic, unweighted, weights_empty, errcodes_ignore;
   MPI_Fint status_ignore[MPI_F_STATUS_SIZE], statuses_ignore[MPI_F_STATUS_SIZE];
@@ -28,7 +28,7 @@ __attribute__((visibility("default"))) extern ArgvSentinels weft_argv_sentinels_
 
 void* translate_sentinel(std::size_t offset, void* address) noexcept;
 
-// A buffer, status, or array as C knows it: one compare for all that is no sentinel.
+// Converts a buffer, status, or array: one compare for all that are no sentinel.
 inline void* translate(void* address) noexcept {
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) -
                              reinterpret_cast<std::uintptr_t>(&weft_sentinels_);
@@ -64,10 +64,10 @@ WEFT_HANDLE(MPI_Session, Session)
 WEFT_HANDLE(MPI_Message, Message)
 #undef WEFT_HANDLE
 
-// Raises the error on MPI_COMM_SELF's handler, where those without an object go.
+// Raises the error on MPI_COMM_SELF's handler, where errors without an object go.
 [[gnu::cold]] void refuse(int code, MPI_Fint* ierror) noexcept;
 
-// Memory of a call: a few elements without asking the allocator.
+// Memory of a call: a few elements without the allocator.
 template <class Element, std::size_t kInline>
 class Scratch {
  public:
@@ -99,7 +99,7 @@ class HandleArray {
   bool is_valid() const noexcept { return handles_.data() != nullptr; }
   static int error() noexcept { return MPI_ERR_NO_MEM; }
   Handle* data() noexcept { return handles_.data(); }
-  // What the call has not written stays as it was.
+  // Handles that the call has not written stay as they were.
   void store(MPI_Fint* handles) const noexcept {
     for (std::size_t i = 0; i < count_; ++i)
       if (handles_.data()[i] != nullptr) handles[i] = to_fortran(handles_.data()[i]);
@@ -110,7 +110,7 @@ class HandleArray {
   Scratch<Handle, 32> handles_;
 };
 
-// Without the blanks behind, and with keys and values of infos those before.
+// A string without trailing blanks; keys and values of infos also without leading ones.
 class InString {
  public:
   InString(const char* text, std::size_t length, bool drops_leading) noexcept
@@ -140,7 +140,7 @@ class InString {
   Scratch<char, 256> copy_;
 };
 
-// Filled by C, then cut or filled up with blanks to the length of the program's variable.
+// A string filled by C, then cut or padded with blanks to the length of the program's variable.
 class OutString {
  public:
   explicit OutString(std::int64_t limit) noexcept
@@ -160,13 +160,13 @@ class OutString {
   Scratch<char, 512> text_;
 };
 
-// Arrays of datatypes have one for each process that is spoken to; 0 without a communicator, which
-// the call then says.
+// The size of arrays of datatypes, one for each process to communicate with; 0 without a
+// communicator, which is an error of the call.
 std::int64_t num_group(MPI_Comm comm) noexcept;
 std::int64_t num_indegree(MPI_Comm comm) noexcept;
 std::int64_t num_outdegree(MPI_Comm comm) noexcept;
 
-// Whether the call got as far as to say which requests are complete.
+// True if the call got so far as to report which requests are complete.
 inline bool has_results(int result) noexcept {
   return result == MPI_SUCCESS || result == MPI_ERR_IN_STATUS;
 }

@@ -6,8 +6,9 @@
 mpif.h          INTEGER constants and sentinels, valid in fixed and in free form
 mpi.f90         the module mpi
 mpi_f08.f90     the module mpi_f08
-wrappers.inc    C++: what both modules and mpif.h call; compiled for MPI_ and for PMPI_
-wrappers_f08.inc  C++: what of mpi_f08 differs: buffers and strings with descriptors, large counts
+wrappers.inc    C++: the functions that both modules and mpif.h call; compiled for MPI_ and PMPI_
+wrappers_f08.inc  C++: the functions that differ in mpi_f08: buffers and strings with descriptors,
+                large counts
 """
 import os
 import re
@@ -71,7 +72,7 @@ class Function:
 
     @property
     def binds_to_c(self):
-        """Of mpi_f08: whether the interface is one of C, where strings have descriptors. Procedures
+        """True if the interface in mpi_f08 is one of C, where strings have descriptors. Procedures
         cannot be arguments there."""
         return not (self.special and self.has('string', 'strings', 'procedure'))
 
@@ -249,7 +250,7 @@ def write_procedure(out, function, name, declare, binding='', f08=False, address
     out.write(f'{indent}  IMPORT\n{indent}  IMPLICIT NONE\n')
     if word == 'FUNCTION':
         out.write(f'{indent}  {RESULTS[function.result]} :: weft_result\n')
-    # Lengths first, which others may need.
+    # Lengths first: other arguments may need them.
     for argument in sorted(function.arguments, key=lambda a: a.name != 'count'):
         for text in declare(argument):
             if address and argument.kind == 'address':
@@ -312,12 +313,12 @@ def write_mpi(functions, constants, out):
 
 
 def is_apart(function):
-    """Whether mpi_f08 needs another C function than the module mpi."""
+    """True if mpi_f08 needs another C function than the module mpi."""
     return function.has('choice', 'string', 'detached')
 
 
 def look_alike(small, large):
-    """Whether a generic interface could not tell the forms apart: all its kinds of integers but
+    """True if a generic interface could not distinguish the forms: all its kinds of integers but
     INTEGER are one kind."""
     def kinds(function):
         return [('wide' if a.kind in ('aint', 'count', 'offset') else a.kind, a.is_array)

@@ -6,7 +6,7 @@ namespace weft::mpi::fortran {
 
 namespace {
 
-// Calls visit(address of an element) for each, in the order of Fortran, until it says false.
+// Calls visit(address of an element) for each element, in Fortran's order, until it returns false.
 template <class Visit>
 void for_each_element(const CFI_cdesc_t* section, Visit visit) {
   CFI_index_t index[CFI_MAX_RANK] = {};
@@ -24,7 +24,7 @@ void for_each_element(const CFI_cdesc_t* section, Visit visit) {
   }
 }
 
-// Replaces `type` by what `make` makes of it.
+// Replaces `type` by the type that `make` makes of it.
 template <class Make>
 int replace(MPI_Datatype& type, Make make) {
   MPI_Datatype made = MPI_DATATYPE_NULL;
@@ -47,7 +47,7 @@ void CopiedSection::copy(bool is_written) noexcept {
   copy_ = static_cast<char*>(std::malloc(num_bytes(section_)));
   is_valid_ = copy_ != nullptr;
   if (!is_valid_) return;
-  // What is only written is read too: the call may leave parts of it as they were.
+  // A section that is only written is read too: the call may leave parts of it as they were.
   char* to = copy_;
   for_each_element(section_, [&](const char* element) {
     std::memcpy(to, element, section_->elem_len);
@@ -67,15 +67,15 @@ void CopiedSection::copy_back() noexcept {
   });
 }
 
-// The datatypes must lie end to end in an element, or elements in bytes; what has gaps of its own
-// would need to be cut at the section's gaps.
+// The datatypes must lie end to end in an element, or elements in bytes; a datatype with gaps of
+// its own would need to be cut at the section's gaps.
 int TypedSection::describe(const CFI_cdesc_t* section, MPI_Count count,
                            MPI_Datatype datatype) noexcept {
   MPI_Count size = 0, lower = 0, extent = 0, true_lower = 0, true_extent = 0;
   if (PMPI_Type_size_c(datatype, &size) != MPI_SUCCESS) return MPI_ERR_TYPE;
   PMPI_Type_get_extent_c(datatype, &lower, &extent);
   PMPI_Type_get_true_extent_c(datatype, &true_lower, &true_extent);
-  if (count <= 0 || size <= 0) return MPI_SUCCESS;  // nothing moves, or the call says what is wrong
+  if (count <= 0 || size <= 0) return MPI_SUCCESS;  // nothing moves, or the call reports the error
   if (lower != 0 || true_lower != 0 || extent != size || true_extent != size) return MPI_ERR_BUFFER;
   const auto element_bytes = static_cast<MPI_Count>(section->elem_len);
   const auto section_bytes = static_cast<MPI_Count>(num_bytes(section));

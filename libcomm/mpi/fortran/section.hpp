@@ -1,7 +1,7 @@
 #pragma once
-// Buffers of mpi_f08: array sections by descriptor. Where one is contiguous its address is all
-// there is to it. Of others a blocking call works on a copy; one that goes on after the call gets a
-// datatype that describes the section.
+// Buffers of mpi_f08: array sections by descriptor. A contiguous section is its address. For others
+// a blocking call works on a copy; a call that goes on after its return gets a datatype that
+// describes the section.
 #include <ISO_Fortran_binding.h>
 
 #include "mpi/fortran/convert.hpp"
@@ -87,7 +87,7 @@ class TypedSection {
   int error_ = MPI_SUCCESS;
 };
 
-// For calls that can take none but contiguous buffers.
+// For calls that accept only contiguous buffers.
 class WholeBuffer {
  public:
   explicit WholeBuffer(const CFI_cdesc_t* section) noexcept

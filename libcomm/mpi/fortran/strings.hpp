@@ -7,7 +7,7 @@
 
 namespace weft::mpi::fortran {
 
-// Elements `stride` apart, up to a blank one, or `count` of them. MPI_ARGV_NULL is null.
+// Elements `stride` apart, up to a blank one, or `count` of them. MPI_ARGV_NULL becomes null.
 class StringArray {
  public:
   StringArray(const char* text, std::size_t length, std::size_t stride,
@@ -22,7 +22,7 @@ class StringArray {
   bool is_valid_ = true;
 };
 
-// Of `count` rows, the first index of a Fortran array.
+// Arrays of strings in `count` rows, the first index of a Fortran array.
 class StringArrays {
  public:
   StringArrays(const char* text, std::size_t length, std::int64_t count) noexcept;

@@ -1,4 +1,5 @@
-// What Fortran calls, compiled twice: mpi_* call MPI_*, where a tool may be, pmpi_* call PMPI_*.
+// The functions that Fortran calls, compiled twice: mpi_* call MPI_*, where a tool may be, pmpi_*
+// call PMPI_*.
 #include "mpi/fortran/callbacks.hpp"
 #include "mpi/fortran/section.hpp"
 #include "mpi/fortran/strings.hpp"
@@ -15,11 +16,11 @@
 #define WEFT_SAME(name, other) \
   extern "C" void WEFT_FORTRAN(other)() __attribute__((alias(WEFT_TEXT(name))));
 
-// An alias has the type of none of its callers; the compiler that checks it sees only C++.
+// An alias has the type of none of its callers; the compiler checks the C++ types only.
 #pragma GCC diagnostic ignored "-Wattribute-alias"
 #pragma GCC visibility push(default)
 
-using namespace weft::mpi::fortran;  // NOLINT: what follows are functions without a namespace
+using namespace weft::mpi::fortran;  // NOLINT: the functions that follow have no namespace
 
 #include "mpi/fortran/special.inc"
 #include "wrappers.inc"

@@ -83,7 +83,7 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
   }
   if (result != Code::ok) return call.fail(error_class(result));
   if (said.hash != hash)
-    return call.fail(MPI_ERR_INTERN, "another stringtag of the same time looks like this one");
+    return call.fail(MPI_ERR_INTERN, "another stringtag in use has the same hash");
   offered.resolve(said.context);
   out = open_comm(std::move(made), group, nullptr, said.context, said.context + 1);
   return MPI_SUCCESS;

@@ -76,7 +76,7 @@ int get_contents(MPI_Datatype handle, MPI_Count max_integers, MPI_Count max_addr
       is_short(max_addresses, type->addresses_.size()) ||
       is_short(max_counts, type->counts_.size()) || is_short(max_datatypes, type->types_.size()))
     return raise(nullptr, MPI_ERR_ARG, function,
-                 "an array is shorter than MPI_Type_get_envelope says");
+                 "an array is shorter than MPI_Type_get_envelope reports");
   for (std::size_t i = 0; i < type->integers_.size(); ++i) integers[i] = type->integers_[i];
   for (std::size_t i = 0; i < type->addresses_.size(); ++i) addresses[i] = type->addresses_[i];
   for (std::size_t i = 0; i < type->counts_.size(); ++i) counts[i] = type->counts_[i];

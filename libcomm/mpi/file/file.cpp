@@ -229,7 +229,8 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   if (comm == nullptr) return {MPI_ERR_COMM, {}};
   if (comm->is_inter()) return {MPI_ERR_COMM, "an intercommunicator"};
   if (comm->group->has_foreign_members())
-    return {MPI_ERR_UNSUPPORTED_OPERATION, "those that open a file together must be of one job"};
+    return {MPI_ERR_UNSUPPORTED_OPERATION,
+            "processes that open a file together must be of one job"};
   if (out != nullptr) *out = MPI_FILE_NULL;
   Opened opened;
   FileError error = or_no_memory_error([&] { return prepare_open(name, amode, info, opened); });

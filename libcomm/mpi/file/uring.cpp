@@ -149,7 +149,7 @@ bool has_ring() noexcept {
   if (const int error = reads->ring->make(); error != 0) {
     reads->is_refused = true;
     reads->ring.reset();
-    log_line(LogLevel::info, engine->rank(), "io_uring is not to be had: {}; threads read files",
+    log_line(LogLevel::info, engine->rank(), "io_uring is not available: {}; threads read files",
              std::strerror(error));
   }
   return !reads->is_refused;

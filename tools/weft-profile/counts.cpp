@@ -15,12 +15,12 @@
 namespace weft::profile {
 namespace {
 
-// Of one thread, kept when it ends.
+// The counts of one thread, kept when it ends.
 struct Counts {
   std::array<std::atomic<Row*>, kNumFunctions> rows{};
 };
 
-// Its communicator may be freed before it starts.
+// A persistent send. Its communicator may be freed before it starts.
 struct Persistent {
   int world;  // rank in MPI_COMM_WORLD
   std::uint64_t bytes;
@@ -34,7 +34,7 @@ struct Shared {
   std::vector<std::string> label_names{"", "others"};  // 0: calls without a communicator
   std::unordered_map<MPI_Request, Persistent> persistent;
   std::atomic<std::uint64_t> num_forgotten{0};
-  // By rank of MPI_COMM_WORLD; threads share them.
+  // By rank of MPI_COMM_WORLD; shared by all threads.
   std::vector<std::atomic<std::uint64_t>> messages, bytes;
 };
 
@@ -54,8 +54,8 @@ Counts& own_counts() {
   return *own;
 }
 
-// Under the mutex. Those that are called alike and have as many members are one line of the report:
-// programs make and free the same communicator again and again.
+// Returns the label, with the mutex held. Communicators with equal names and numbers of members
+// share one line of the report: programs make and free the same communicator again and again.
 std::size_t label_of(MPI_Comm comm, int size) {
   char name[MPI_MAX_OBJECT_NAME + 1] = "";
   int length = 0;
@@ -93,8 +93,8 @@ std::unique_ptr<Communicator> inspect(MPI_Comm comm) {
   return made;
 }
 
-// The communicator that a call has just succeeded with. Stays until it is forgotten, which its
-// program does not do while it uses it.
+// Returns the communicator with which a call has just succeeded. It stays until it is forgotten,
+// which the program does not do while it uses it.
 const Communicator* find(MPI_Comm comm) {
   struct Last {
     MPI_Comm comm = MPI_COMM_NULL;
@@ -134,10 +134,10 @@ void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint6
   cell.longest_ns.raise_to(ns);
   cell.bytes.add(bytes);
 } catch (const std::bad_alloc&) {
-  // Not counted: the program itself is about to hear of it.
+  // Not counted: the program itself is about to get the error.
 }
 
-// MPI_UNDEFINED: of no member there.
+// Returns MPI_UNDEFINED for a rank of no member there.
 static int world_rank(MPI_Comm comm, int rank) {
   const Communicator& to = *find(comm);
   if (rank < 0 || static_cast<std::size_t>(rank) >= to.world.size()) return MPI_UNDEFINED;
@@ -153,7 +153,7 @@ static void note_to_world(int world, std::uint64_t bytes) noexcept {
 void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept try {
   note_to_world(world_rank(comm, rank), bytes);
 } catch (const std::bad_alloc&) {
-  // As above.
+  // Not counted either.
 }
 
 void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t bytes) noexcept
@@ -162,7 +162,7 @@ void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t
   const std::lock_guard lock(shared().mutex);
   shared().persistent[request] = {world, bytes};
 } catch (const std::bad_alloc&) {
-  // As above.
+  // Not counted either.
 }
 
 void note_start(MPI_Request request) noexcept {
@@ -194,7 +194,7 @@ void rename(MPI_Comm comm) noexcept try {
   if (at == shared().communicators.end()) return;
   at->second->label.store(label_of(comm, at->second->size), std::memory_order_relaxed);
 } catch (const std::bad_alloc&) {
-  // It keeps its old one.
+  // The communicator keeps its old label.
 }
 
 void begin_world(int size) {

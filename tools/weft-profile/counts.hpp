@@ -1,6 +1,6 @@
 #pragma once
-// What the calls of one process have cost, and what was sent to whom: kept while the program runs,
-// by thread, so that a call costs two looks at the clock and no shared cache line.
+// The cost of the calls of one process, and the data sent to each rank: kept by thread while the
+// program runs, so that a call costs two readings of the clock and no shared cache line.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +19,12 @@ inline constexpr const char* kFunctionNames[] = {
 #undef WEFT_PROFILED
 };
 inline constexpr std::size_t kNumFunctions = std::size(kFunctionNames);
-// Labels of communicators that are told apart; the last is of all others.
+// Labels that are distinguished; the last is for all other communicators.
 inline constexpr std::size_t kNumLabels = 64;
 
 std::uint64_t now_ns() noexcept;
 
-// A number that one thread writes and others read when it is quiet, or about so.
+// A number that one thread writes and others read when that thread is quiet, or about so.
 class Number {
  public:
   void add(std::uint64_t more) noexcept { set(get() + more); }
@@ -47,7 +47,7 @@ using Row = Cell[kNumLabels];
 struct Communicator {
   std::atomic<std::size_t> label{0};  // relaxed: changes with the name
   int size = 0;                       // of the group that messages go to
-  std::vector<int> world;             // its members' ranks in MPI_COMM_WORLD; empty: there is none
+  std::vector<int> world;             // its members' ranks in MPI_COMM_WORLD; empty: not known
 };
 
 // One line of a report: a function with the communicators of one label.
@@ -56,28 +56,28 @@ struct Line {
   std::uint64_t calls = 0, ns = 0, longest_ns = 0, bytes = 0;
 };
 
-// What went to one rank of MPI_COMM_WORLD by sends.
+// The messages sent to one rank of MPI_COMM_WORLD.
 struct Sent {
   std::uint64_t messages = 0, bytes = 0;
 };
 
-// A call has ended. comm: MPI_COMM_NULL if it has none.
+// Called when a call has ended. comm: MPI_COMM_NULL if it has none.
 void note_call(std::size_t function, MPI_Comm comm, std::uint64_t ns, std::uint64_t bytes) noexcept;
-// A message of a call went to this rank of the communicator.
+// Called when a call has sent a message to this rank of the communicator.
 void note_message(MPI_Comm comm, int rank, std::uint64_t bytes) noexcept;
-// A persistent send was made, is started, and ends.
+// Called when a persistent send is made, is started, and ends.
 void note_persistent(MPI_Request request, MPI_Comm comm, int rank, std::uint64_t bytes) noexcept;
 void note_start(MPI_Request request) noexcept;
 void forget_persistent(MPI_Request request) noexcept;
-// The communicator's handle is about to be another's, or nobody's.
+// Called before the communicator's handle is freed; another communicator may get it.
 void forget(MPI_Comm comm) noexcept;
-// It has another name; who counts calls of it goes on meanwhile.
+// Called when it has another name; threads may count calls of it meanwhile.
 void rename(MPI_Comm comm) noexcept;
 
-// From here on MPI_COMM_WORLD is there.
+// Called when MPI_COMM_WORLD exists.
 void begin_world(int size);
 
-// For who reports, at the end.
+// Return the counts for the report, at the end.
 std::vector<Line> lines();
 std::vector<Sent> sent();
 

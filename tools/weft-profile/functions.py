@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tools/weft-profile/functions.py MPI_H: the functions of the header that are profiled, WEFT_PROFILED(name) each.
 
-Left out are those that do no work (conversions of handles, clocks, the tool interface), the
-variadic one, and those that tool.cpp writes itself.
+Left out are functions that do no work (conversions of handles, clocks, the tool interface), the
+variadic one, and the functions that tool.cpp defines itself.
 """
 import re
 import sys

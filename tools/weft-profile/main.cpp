@@ -13,7 +13,7 @@
 
 namespace {
 
-// Where it lies beside this command: installed, or in the folder it was built in.
+// Returns the path of the library beside this command: installed, or in the build folder.
 std::string library() {
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const auto& path : {here / "../lib/libweft_profile.so", here / "libweft_profile.so"})

@@ -18,7 +18,7 @@ std::string in_units(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
-// From light to dark, 0 to 1.
+// Returns a colour from light to dark for a share from 0 to 1.
 std::string colour(double share) {
   const auto mix = [share](int light, int dark) {
     return static_cast<int>(light + (dark - light) * share + 0.5);
@@ -26,7 +26,7 @@ std::string colour(double share) {
   return fmt::format("#{:02x}{:02x}{:02x}", mix(222, 8), mix(235, 48), mix(247, 107));
 }
 
-// A program's name may have any byte in it.
+// Escapes a program's name, which may have any byte in it.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text)
@@ -85,7 +85,7 @@ std::string picture(const Matrix& matrix, std::string_view title) {
           kLeft + static_cast<double>(to) * step, kTop + static_cast<double>(from) * step, step,
           step, colour(share), name(from), name(to), messages[at], in_units(bytes[at]));
     }
-  // About eight ranks are named on each side.
+  // Name about eight ranks on each side.
   const std::size_t every = std::max<std::size_t>(1, squares / 8);
   for (std::size_t i = 0; i < squares; i += every) {
     const double middle = (static_cast<double>(i) + 0.5) * step;

@@ -1,5 +1,5 @@
 #pragma once
-// Who sent how much to whom, and a picture of it.
+// The messages and bytes that each rank sent to each other, and a picture of them.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,8 +17,8 @@ struct Matrix {
   std::vector<Cell> cells;
 };
 
-// SVG: a square for every pair, dark where many bytes went, by their logarithm. From 129 ranks on a
-// square stands for several.
+// Returns an SVG: a square for every pair, dark where many bytes went, by their logarithm. From 129
+// ranks on a square stands for several pairs.
 std::string picture(const Matrix& matrix, std::string_view title);
 
 }  // namespace weft::profile

@@ -26,18 +26,18 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostLines = 30;  // of the table; the file has all
+constexpr std::size_t kMostLines = 30;  // of the table; the file has all lines
 
 std::atomic<bool> counting{false};
 std::uint64_t started_ns = 0;
 std::string program_name;
 
-// Names of communicators are the program's, in whatever encoding.
+// Writes JSON as text. Names of communicators are the program's, in any encoding.
 std::string text_of(const json& value, int indent = -1) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
-// What one process tells the first.
+// Makes the part that one process sends to the first.
 json own_part() {
   json part;
   part["ns"] = now_ns() - started_ns;
@@ -52,8 +52,8 @@ json own_part() {
   return part;
 }
 
-// All processes' parts at rank 0, in rank order. Throws std::runtime_error if they can't be had.
-// Null: this process has none, and says so: the others wait for its word.
+// Gathers all processes' parts at rank 0, in rank order. Throws std::runtime_error if that fails.
+// Null: this process has none and sends an empty one, as the others wait for it.
 std::vector<json> gather(const json& own, int rank, int size) {
   const auto check = [](int code) {
     if (code == MPI_SUCCESS) return;
@@ -67,7 +67,7 @@ std::vector<json> gather(const json& own, int rank, int size) {
   try {
     text = text_of(own);
   } catch (const std::bad_alloc&) {
-    // The first process finds it empty.
+    // The first process finds the part empty.
   }
   MPI_Comm comm;
   check(PMPI_Comm_dup(MPI_COMM_WORLD, &comm));
@@ -95,7 +95,7 @@ struct Summary {
   std::vector<Line> lines;          // over all processes, the longest first
   std::vector<double> s, in_mpi_s;  // by rank
   Matrix matrix;
-  std::size_t first = 0;  // the first one's rank
+  std::size_t first = 0;  // the rank of the first process here
 };
 
 Summary sum_up(const std::vector<json>& parts, std::size_t first = 0) {
@@ -229,7 +229,7 @@ void report() {
     try {
       own = own_part();
     } catch (const std::bad_alloc&) {
-      // It goes on without: the others wait for it.
+      // Go on without a part: the others wait for this process.
     }
     const std::vector<json> parts = gather(own, rank, size);
     if (rank == 0) print(sum_up(parts));

@@ -1,12 +1,12 @@
 #pragma once
-// Gathers what the processes have counted, and tells it: a table on standard error, and on request
+// Gathers the counts of the processes and reports them: a table on standard error, and on request
 // the same as JSON with the matrix of messages, also as a picture.
 
 namespace weft::profile {
 
-// MPI has started; counting begins.
+// Called when MPI has started; counting begins.
 void begin(const char* program);
-// Collective over MPI_COMM_WORLD, before MPI ends: rank 0 tells of all.
+// Collective over MPI_COMM_WORLD, before MPI ends: rank 0 reports for all.
 void report();
 
 bool is_counting() noexcept;

@@ -20,14 +20,14 @@ namespace {
 constexpr bool is_one_of(std::string_view name, const auto& names) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
-// MPI_Send_c moves what MPI_Send moves.
+// Strips _c: MPI_Send_c moves the same data as MPI_Send.
 constexpr std::string_view plain(std::string_view name) {
   name.remove_prefix(4);
   if (name.ends_with("_c")) name.remove_suffix(2);
   return name;
 }
 
-// Whose arguments begin with what goes to a rank: buffer, count, datatype, rank.
+// Functions whose first arguments describe data sent to a rank: buffer, count, datatype, rank.
 constexpr std::string_view kSends[] = {"Send",
                                        "Bsend",
                                        "Ssend",
@@ -42,7 +42,7 @@ constexpr std::string_view kSends[] = {"Send",
                                        "Isendrecv_replace"};
 constexpr std::string_view kPersistentSends[] = {"Send_init", "Bsend_init", "Ssend_init",
                                                  "Rsend_init"};
-// Whose first count and datatype say what this process gives or gets.
+// Functions whose first count and datatype describe the data that this process gives or gets.
 constexpr std::string_view kMoves[] = {"Bcast",
                                        "Ibcast",
                                        "Reduce",
@@ -102,7 +102,7 @@ constexpr std::string_view kMoves[] = {"Bcast",
                                        "File_iread_shared",
                                        "File_iwrite_shared"};
 
-// The first argument of that type, or `none`.
+// Returns the first argument of that type, or `none`.
 template <class Wanted>
 Wanted first_of(Wanted none) {
   return none;
@@ -120,7 +120,7 @@ struct Data {
   int next = MPI_PROC_NULL;  // the number behind the datatype
 };
 
-// Of a count and a datatype that stand side by side.
+// Finds the data described by a count and a datatype that stand side by side.
 [[maybe_unused]] Data data_in() { return {}; }
 template <class First, class... Others>
 Data data_in(First first, Others... others);
@@ -146,7 +146,7 @@ Data data_in(First first, Others... others) {
     return data_in(others...);
 }
 
-// What a call that has succeeded means beyond its time.
+// Records the effects of a call that has succeeded beyond its time.
 template <std::size_t function, class... Arguments>
 std::uint64_t note_data(Arguments... arguments) {
   constexpr std::string_view kName = plain(kFunctionNames[function]);
@@ -163,7 +163,7 @@ std::uint64_t note_data(Arguments... arguments) {
                       data.bytes);
     return 0;
   } else if constexpr (is_one_of(kName, kMoves)) {
-    // In place, the count beside it means nothing.
+    // In place the count beside it means nothing.
     if (first_of<const void*>(nullptr, arguments...) == MPI_IN_PLACE) return 0;
     return data_in(arguments...).bytes;
   } else if constexpr (kName == "Comm_set_name") {
@@ -174,7 +174,7 @@ std::uint64_t note_data(Arguments... arguments) {
   }
 }
 
-// What has to be seen before the call, which may end the object.
+// Records what must be seen before the call, which may end the object.
 template <std::size_t function, class... Arguments>
 void note_before(Arguments... arguments) {
   constexpr std::string_view kName = plain(kFunctionNames[function]);
@@ -202,7 +202,7 @@ int call(int (*own)(Arguments...), Arguments... arguments) {
   const int code = own(arguments...);
   const std::uint64_t ns = now_ns() - start;
   if (!is_counting()) return code;
-  // A call that failed may have been given anything.
+  // A call that failed may have invalid arguments.
   if (code != MPI_SUCCESS)
     note_call(function, MPI_COMM_NULL, ns, 0);
   else
@@ -211,7 +211,7 @@ int call(int (*own)(Arguments...), Arguments... arguments) {
   return code;
 }
 
-// True; who asks has the compiler define the function.
+// Always true; its use makes the compiler define the function.
 constexpr bool is_function(auto*) { return true; }
 
 enum Function : std::size_t {
@@ -223,8 +223,8 @@ enum Function : std::size_t {
 }  // namespace
 }  // namespace weft::profile
 
-// A function of the same type as `name`, which takes its name over: only a template knows the
-// parameters by a function's type.
+// Defines a function of the same type as PMPI_name that takes over MPI_name. Only a template can
+// take the parameters from a function's type; see MPI_FUNCTION in mpi/core/call.hpp.
 #define WEFT_PROFILED(name)                                                          \
   extern "C" decltype(PMPI_##name) weft_profile_##name;                              \
   template <class Type>                                                              \
@@ -260,7 +260,7 @@ extern "C" int MPI_Finalize(void) {
   return PMPI_Finalize();
 }
 
-// The program marks what is of interest: 0 stops counting, 1 and more goes on.
+// By MPI_Pcontrol the program marks the part of interest: 0 stops counting, 1 and more resumes it.
 extern "C" int MPI_Pcontrol(const int level, ...) {
   weft::profile::set_counting(level != 0);
   return MPI_SUCCESS;

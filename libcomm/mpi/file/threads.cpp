@@ -14,7 +14,7 @@
 namespace weft::mpi {
 namespace {
 
-// As many as one process's disk accesses and kernel copies can use.
+// The number of threads that a disk and the kernel's copies of one process can use.
 constexpr std::size_t kMostThreads = 4;
 
 struct Workers {

@@ -105,6 +105,16 @@ def last_lines(log, count=60):
         return ''.join(file.readlines()[-count:])
 
 
+def check_tree(tally):
+    """What holds for the files themselves: a folder includes only what stands below it, and what the
+    documentation names exists."""
+    for script in ('layers', 'names-in-docs'):
+        done = subprocess.run([os.path.join(ROOT, 'scripts', script)], capture_output=True, text=True,
+                              check=False)
+        wrong = (done.stdout + done.stderr).strip()
+        tally.add('format', f'scripts/{script}', 'failed' if done.returncode or wrong else 'passed', wrong[:2000])
+
+
 def check_format(tally):
     tool = 'clang-format'
     try:
@@ -512,6 +522,7 @@ def main():
         tally.at(f'phase {number} of {len(phases)}: {phase}')
         if phase == 'format':
             if not options.filter:
+                check_tree(tally)
                 check_format(tally)
             continue
         folder = folder_of(phase)

@@ -1,7 +1,7 @@
 #pragma once
-// The packets between hosts and switches that compute (docs/design/switch-protocol.md). Numbers of the
-// header are big-endian, as switches read them; elements of the payload are little-endian, as hosts
-// have them. Pure functions; any thread. Independent of sockets: the same bytes travel as the
+// The packets between hosts and switches that compute (docs/design/switch-protocol.md). Numbers of
+// the header are big-endian, as switches read them; elements of the payload are little-endian, as
+// hosts have them. Pure functions; any thread. Independent of sockets: the same bytes travel as the
 // payload of a UDP datagram or inside RoCEv2.
 #include <array>
 #include <cstddef>

@@ -163,7 +163,7 @@ class BetweenHostsTest(unittest.TestCase):
     def library(self, kind):
         library = libraries.Library.__new__(libraries.Library)
         library.name = library.kind = kind
-        library.compiler, library.launcher = "cc", "run"
+        library.compiler, library.launcher, library.way = "cc", "run", None
         return library
 
     def command(self, kind):
@@ -180,6 +180,27 @@ class BetweenHostsTest(unittest.TestCase):
     def test_openmpi_shares_memory_and_yields_where_hosts_are_crowded(self):
         self.assertIn("tcp,vader,self", self.command("openmpi"))
         self.assertIn("--oversubscribe", self.command("openmpi"))
+
+    def test_openmpi_goes_every_way_that_it_has(self):
+        def ways(kind, hosts, over_verbs=False):
+            return {way.name: way for way in self.library(kind).ways(hosts, over_verbs)}
+        self.assertEqual(list(ways("openmpi", {"x": 1, "y": 1})),
+                         ["openmpi", "openmpi-ofi", "openmpi-ucx"])
+        self.assertEqual(list(ways("openmpi", self.HOSTS)), ["openmpi"])
+        self.assertEqual(list(ways("openmpi", None)), ["openmpi"])
+        self.assertEqual(list(ways("weft", {"x": 1, "y": 1})), ["weft"])
+        over_verbs = ways("openmpi", None, True)
+        self.assertIn("UCX_TLS=rc,self", over_verbs["openmpi-ucx"].command(["p"], 2, over_verbs=True))
+        self.assertIn("tcp,self", over_verbs["openmpi"].command(["p"], 2, over_verbs=True))
+        between = ways("openmpi", {"x": 1, "y": 1})["openmpi-ofi"]
+        command = between.command(["p"], 2, hosts={"x": 1, "y": 1})
+        self.assertIn("ofi", command)
+        self.assertNotIn("ob1", command)
+
+    def test_openmpi_yields_where_fewer_cores_are_allowed_than_it_counts(self):
+        with unittest.mock.patch.object(libraries, "num_cores", lambda: 2):
+            self.assertIn("mpi_yield_when_idle", self.library("openmpi").command(["p"], 4))
+            self.assertNotIn("mpi_yield_when_idle", self.library("openmpi").command(["p"], 2))
 
     def test_mpich_hears_of_an_address_that_the_hosts_reach(self):
         command = self.command("mpich")

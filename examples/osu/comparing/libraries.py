@@ -4,21 +4,26 @@ Every library runs with the settings an informed user would choose on the machin
 with the same placement:
 
 - Not more processes than cores: each process is bound to a core of its own, in all libraries.
-- More processes than cores: no binding. Open MPI gets --oversubscribe, which also makes it yield
-  when idle; without it, it would refuse. MPICH has no such setting in Debian's build.
-- Programs with several threads per process: no binding, or the threads would share a core. Where
-  cores are fewer than threads Open MPI is told to yield when idle, as it counts processes alone.
+- More processes than cores: no binding. Open MPI gets --oversubscribe, as it would refuse otherwise,
+  and is told to yield when idle: by itself it does so only where it counts fewer cores than
+  processes, not where fewer are allowed. MPICH has no such setting: by strace its ch4 device
+  never yields, whatever MPIR_CVAR_POLLS_BEFORE_YIELD says, so it is no measure there.
+- Programs with several threads per process: no binding, or the threads would share a core. Open
+  MPI is told to yield when idle, because there are more threads than it counts processes.
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
   switches that off here; `process_copy_allowed` tells whether the machine lets them.
 - Between hosts: no binding (the hosts may be network namespaces of one machine), and Open MPI by its
-  tcp btl, inside each by shared memory, as MPICH does by itself. With more processes on a machine
-  than cores Open MPI is told to yield when idle: --oversubscribe alone does not, as it takes the
-  number that a host is given for that of its cores.
-- Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl.
+  tcp btl, inside each by shared memory, as MPICH does by itself. With one process on each host it
+  also runs over libfabric and over UCX (`ways`), of which each is the fastest at some sizes; with
+  several, UCX would share memory between hosts that are namespaces, and libfabric's mtl none
+  inside a host. With more processes on a machine than cores Open MPI is told to yield when idle:
+  --oversubscribe alone does not, as it takes the number that a host is given for that of its cores.
+- Over RDMA devices: Weft by verbs also inside a host, Open MPI by UCX's rc and by its tcp btl.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
 
+import copy
 import ctypes
 import glob
 import json
@@ -40,6 +45,15 @@ KNOWN_PEERS = {
 BETWEEN_HOSTS = ("weft", "openmpi", "mpich")  # kinds
 OVER_VERBS = ("weft", "openmpi")
 TCP_OF_OPENMPI = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
+# The same by other libraries; "any" because pml ucx else declines what it knows no device of.
+UCX_OF_OPENMPI = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
+                  "pml_ucx_devices", "any"]
+WAYS_BETWEEN_HOSTS = {
+    "ofi": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
+            "net", "-x", "FI_PROVIDER=net"],
+    "ucx": UCX_OF_OPENMPI + ["-x", "UCX_TLS=tcp,self"],
+}
+WAYS_OVER_VERBS = {"ucx": UCX_OF_OPENMPI + ["-x", "UCX_TLS=rc,self"]}
 TCP_AND_SHM_OF_OPENMPI = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self"]
 
 
@@ -55,19 +69,35 @@ class Library:
         self.compiler = _executable(compiler, name)
         self.launcher = _executable(launcher, name)
         self.kind, self.version = _identify(self.launcher)
+        self.way = None  # options of Open MPI's launcher for another transport than the tcp btl
+
+    def ways(self, hosts, over_verbs):
+        """The library, and again for each other transport that it has there: what Weft is compared
+        with is the best of them at each size."""
+        others = {}
+        if self.kind == "openmpi" and over_verbs:
+            others = WAYS_OVER_VERBS
+        elif self.kind == "openmpi" and hosts and max(hosts.values()) == 1:
+            others = WAYS_BETWEEN_HOSTS
+        found = [self]
+        for name, way in others.items():
+            other = copy.copy(self)
+            other.name, other.way = self.name + "-" + name, way
+            found.append(other)
+        return found
 
     def command(self, program, num_processes, threaded=False, hosts=None, over_verbs=False):
         """The command line that runs `program` (a list) with `num_processes` processes. `hosts`:
         how many of them each host gets, by name, in order."""
         if hosts:
             return [self.launcher] + self._between(hosts) + ["-n", str(num_processes)] + program
-        tcp = TCP_OF_OPENMPI if over_verbs and self.kind == "openmpi" else []
+        way = self.way or (TCP_OF_OPENMPI if over_verbs and self.kind == "openmpi" else [])
         bind = num_processes <= num_cores() and not threaded
         if self.kind == "openmpi":
             placement = ["--bind-to", "core" if bind else "none"]
             if num_processes > num_cores():
                 placement.append("--oversubscribe")
-            if threaded and 2 * num_processes > num_cores():
+            if num_processes > num_cores() or threaded:
                 placement += ["--mca", "mpi_yield_when_idle", "1"]
         elif self.kind == "mpich":
             placement = ["-bind-to", "core"] if bind else []
@@ -75,7 +105,7 @@ class Library:
             placement = ["--bind", "none"] if threaded else []
         else:
             placement = []
-        return [self.launcher] + tcp + placement + ["-n", str(num_processes)] + program
+        return [self.launcher] + way + placement + ["-n", str(num_processes)] + program
 
     def _between(self, hosts):
         names = ",".join("%s:%d" % item for item in hosts.items())
@@ -90,7 +120,8 @@ class Library:
         is_one_machine = "/netns/on " in os.environ.get("WEFT_LAUNCH", "")
         is_crowded = (sum(hosts.values()) if is_one_machine else most) > num_cores()
         return ["--mca", "plm_rsh_agent", agent,
-                *(TCP_OF_OPENMPI if most == 1 else TCP_AND_SHM_OF_OPENMPI), "--bind-to", "none",
+                *(self.way or (TCP_OF_OPENMPI if most == 1 else TCP_AND_SHM_OF_OPENMPI)),
+                "--bind-to", "none",
                 *(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if is_crowded else []),
                 "-H", names]
 

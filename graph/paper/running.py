@@ -50,7 +50,7 @@ class Weft:
         self.program, self.timeout = program, timeout
         folder = os.path.dirname(program)
         beside = [os.path.join(folder, 'weftrun'),
-                  os.path.join(folder, '..', 'libcomm', 'job', 'weftrun', 'weftrun')]
+                  os.path.join(folder, '..', 'weftrun', 'weftrun')]
         self.weftrun = next((path for path in beside if os.path.exists(path)),
                             shutil.which('weftrun'))
         if self.weftrun is None:

@@ -42,8 +42,8 @@ std::string find_weftrun() {
       info.dli_fname != nullptr) {
     const auto library = std::filesystem::canonical(info.dli_fname, error);
     // Installed: lib/ (or lib/ARCHITECTURE/) beside bin/; not installed: where it is built.
-    for (const char* place :
-         {"../bin/weftrun", "../../bin/weftrun", "../job/weftrun/weftrun", "job/weftrun/weftrun"}) {
+    for (const char* place : {"../bin/weftrun", "../../bin/weftrun", "../../tools/weftrun/weftrun",
+                              "../tools/weftrun/weftrun"}) {
       const auto path = (library.parent_path() / place).lexically_normal();
       if (access(path.c_str(), X_OK) == 0) return path.string();
     }

@@ -209,7 +209,7 @@ def measure_program(build, weft_graph):
         rate = os.path.join(folder, 'examples', 'transport', 'rate')
         return [measure, '--build', folder] if os.path.exists(measure) and os.path.exists(rate) else None
     # Of a weft-graph that is not installed.
-    folder = build or os.path.dirname(os.path.dirname(weft_graph))
+    folder = build or os.path.dirname(os.path.dirname(os.path.dirname(weft_graph)))
     found = parts(os.path.abspath(folder))
     if found:
         return found, ''

@@ -86,7 +86,7 @@ void Session::drop_posted(RemoteRegion& region) {
 // Takes it from `waiting_` or `reposts_`, where it is first.
 void Session::end_work(Work& work, Code code, WorkList& finished) {
   if (work.is_send) --num_sends_;
-  owner_side_.drop(work);  // which may have some of it
+  target_side_.drop(work);  // which may have some of it
   (work.is_repost ? reposts_ : waiting_).remove(work);
   work.code = code;
   finished.push_back(work);
@@ -139,7 +139,7 @@ bool Session::advance(Work& work, WorkList& finished) {
     return true;
   }
   const Code code =
-      by_owner ? owner_side_.post(work, {region.handle, work.offset, work.bytes, work.bytes})
+      by_owner ? target_side_.post(work, {region.handle, work.offset, work.bytes, work.bytes})
                : post_access(*endpoint(), *link_.link(), work, *key, work.offset);
   if (code == Code::again || code == Code::peer_lost) {
     make_busy();
@@ -236,12 +236,12 @@ void Session::repost(Work& work) {
 }
 
 // What the owner's sides say to each other.
-bool Session::on_owner_side(Kind kind, fabric::Bytes bytes) {
+bool Session::on_target_side(Kind kind, fabric::Bytes bytes) {
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
   {
     std::lock_guard lock(lock_);
-    if (!owner_side_.on_message(kind, bytes, ended, code)) return false;
+    if (!target_side_.on_message(kind, bytes, ended, code)) return false;
   }
   if (ended != nullptr) on_request_done(static_cast<Work&>(*ended), code);
   return true;

@@ -23,7 +23,7 @@ bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
 Session::Session(Transport& transport, peer::Connection& connection, bool opens)
     : transport_(transport),
       link_(*this),
-      owner_side_(link_, *this),
+      target_side_(link_, *this),
       connection_(&connection),
       theirs_(connection.theirs()),
       cookie_(connection.cookie()),
@@ -107,7 +107,7 @@ void Session::drop_link() {
   {
     std::lock_guard lock(lock_);
     link = link_.drop(now_ns());
-    owner_side_.on_link_end();
+    target_side_.on_link_end();
     for (Work* work = posted_.first(); work != nullptr;) {
       Work& one = *std::exchange(work, work->next);
       if (!one.is_asked || one.access != Access::get) continue;
@@ -245,7 +245,7 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
     case Kind::data:
     case Kind::atomic:
     case Kind::done:
-      return on_owner_side(kind, bytes);
+      return on_target_side(kind, bytes);
     case Kind::bye:
       lose(Code::peer_lost, "has left");
       return true;
@@ -313,7 +313,7 @@ bool Session::pump() {
     if (link_.is_up() && reposts_.empty()) {
       while (Work* work = waiting_.first())
         if (!advance(*work, finished)) break;
-      if (!owner_side_.pump()) make_busy();
+      if (!target_side_.pump()) make_busy();
     }
     pump_stripes(finished);
     floods = link_.floods();
@@ -401,7 +401,7 @@ void Session::lose(Code code, std::string_view why) noexcept {
     again_.clear();
     for (WorkList* list : {&waiting_, &reposts_, &posted_, &striped_})
       while (Work* work = list->pop_front()) {
-        owner_side_.drop(*work);
+        target_side_.drop(*work);
         work->code = code;
         finished.push_back(*work);
       }

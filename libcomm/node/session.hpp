@@ -34,7 +34,7 @@ class Transport;
 
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
 
-class Session final : public std::enable_shared_from_this<Session>, OwnerSide::Memory {
+class Session final : public std::enable_shared_from_this<Session>, TargetSide::Memory {
  public:
   using State = ReliableLink::State;
 
@@ -142,7 +142,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   // Of what the owner answers; they take lock_. False: it makes no sense.
   bool on_device_key(const DeviceKeyMessage& message);
   bool on_resolved(const ResolvedMessage& message, int* descriptor);
-  bool on_owner_side(Kind kind, fabric::Bytes bytes);
+  bool on_target_side(Kind kind, fabric::Bytes bytes);
   bool on_withdrawn(std::uint32_t handle);
   bool on_piece(const PieceMessage& message, fabric::Bytes data);
 
@@ -183,7 +183,7 @@ class Session final : public std::enable_shared_from_this<Session>, OwnerSide::M
   Transport& transport_;
   SpinLock lock_;
   ReliableLink link_;
-  OwnerSide owner_side_;
+  TargetSide target_side_;
   std::size_t message_max_ = 0;
 
   WorkList waiting_;          // in order

@@ -18,7 +18,7 @@ Place behind(const Place& place, std::size_t bytes) {
 
 }  // namespace
 
-bool OwnerSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code) {
+bool TargetSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code) {
   MessageReader with{bytes};
   switch (kind) {
     case Kind::put:
@@ -39,7 +39,7 @@ bool OwnerSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended
 // The asking side.
 
 // The lower half is the place in asked_, from 1 on; the upper half tells its users apart.
-Code OwnerSide::give_id(AccessRequest& request) {
+Code TargetSide::give_id(AccessRequest& request) {
   if (num_asked_ == kMaxAsked) return Code::again;
   auto place = std::ranges::find(asked_, nullptr, &Asked::request);
   if (place == asked_.end()) {
@@ -54,13 +54,13 @@ Code OwnerSide::give_id(AccessRequest& request) {
   return Code::ok;
 }
 
-AccessRequest* OwnerSide::find(std::uint32_t id) const {
+AccessRequest* TargetSide::find(std::uint32_t id) const {
   const std::size_t place = (id & 0xffff) - 1;
   AccessRequest* request = place < asked_.size() ? asked_[place].request : nullptr;
   return request != nullptr && request->id == id ? request : nullptr;
 }
 
-void OwnerSide::drop(AccessRequest& request) {
+void TargetSide::drop(AccessRequest& request) {
   if (request.id == 0) return;
   asked_[(request.id & 0xffff) - 1].request = nullptr;
   --num_asked_;
@@ -68,7 +68,7 @@ void OwnerSide::drop(AccessRequest& request) {
   request.is_asked = false;
 }
 
-Code OwnerSide::post(AccessRequest& request, const Place& place) {
+Code TargetSide::post(AccessRequest& request, const Place& place) {
   if (request.id == 0) {
     if (const Code code = give_id(request); code != Code::ok) return code;
   }
@@ -108,7 +108,7 @@ Code OwnerSide::post(AccessRequest& request, const Place& place) {
   return code;
 }
 
-bool OwnerSide::on_data(const Head& message, fabric::Bytes data, AccessRequest*& ended) {
+bool TargetSide::on_data(const Head& message, fabric::Bytes data, AccessRequest*& ended) {
   AccessRequest* request = find(message.id);
   if (request == nullptr) return true;  // it was given up
   if (request->access != Access::get || !request->is_asked || data.empty() ||
@@ -122,7 +122,7 @@ bool OwnerSide::on_data(const Head& message, fabric::Bytes data, AccessRequest*&
   return true;
 }
 
-bool OwnerSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code& code) {
+bool TargetSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code& code) {
   AccessRequest* request = find(message.id);
   if (request == nullptr) return true;  // a further answer to a put in pieces, or it was given up
   code = message.code == 0                                                ? Code::ok
@@ -145,7 +145,7 @@ bool OwnerSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code&
 
 // The owner's side.
 
-void OwnerSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
+void TargetSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
   DoneMessage message{};
   message.kind = Kind::done;
   message.id = id;
@@ -156,7 +156,7 @@ void OwnerSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
 
 // Every piece is checked with all that is still to come, so that what is refused is refused from
 // the start.
-bool OwnerSide::on_put(const AccessMessage& message, fabric::Bytes data) {
+bool TargetSide::on_put(const AccessMessage& message, fabric::Bytes data) {
   if (data.size() > message.place.bytes || (data.empty() && message.place.bytes > 0)) return false;
   Code code = Code::ok;
   std::byte* at = memory_.find_shared(message.place, fabric::kWrite, code);
@@ -166,7 +166,7 @@ bool OwnerSide::on_put(const AccessMessage& message, fabric::Bytes data) {
 }
 
 // The owner's own atomics are the processor's too, so that all are atomic against each other.
-bool OwnerSide::on_atomic(const AtomicMessage& message) {
+bool TargetSide::on_atomic(const AtomicMessage& message) {
   if (message.place.bytes != sizeof(std::uint64_t)) return false;
   Code code = Code::ok;
   std::uint64_t previous = 0;
@@ -180,7 +180,7 @@ bool OwnerSide::on_atomic(const AtomicMessage& message) {
   return true;
 }
 
-bool OwnerSide::on_get(const AccessMessage& message) {
+bool TargetSide::on_get(const AccessMessage& message) {
   // An end that was sent over the last link may let the asker ask for another one early.
   if (answers_.size() >= 2 * kMaxAsked) return false;
   Answer answer{message.id, message.place};
@@ -192,7 +192,7 @@ bool OwnerSide::on_get(const AccessMessage& message) {
   return true;
 }
 
-bool OwnerSide::pump() {
+bool TargetSide::pump() {
   std::size_t num_sent = 0;
   while (num_sent < answers_.size() && send(answers_[num_sent])) ++num_sent;
   answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(num_sent));
@@ -200,7 +200,7 @@ bool OwnerSide::pump() {
 }
 
 // False: there is no room for the rest.
-bool OwnerSide::send(Answer& answer) {
+bool TargetSide::send(Answer& answer) {
   Code code = Code::ok;
   // What is taken back meanwhile is refused.
   const std::byte* at = memory_.find_shared(answer.rest, fabric::kRead, code);

@@ -1,5 +1,5 @@
 #pragma once
-// OwnerSide: gets, puts and atomics by messages, which the memory's owner answers: for fabrics that
+// TargetSide: gets, puts and atomics by messages, which the memory's owner answers: for fabrics that
 // have none, and for memory that a fabric cannot reach. Both ends of it, towards one peer. Shared
 // by a Node's sessions and a job's lanes, which call all this under the lock of the link.
 //
@@ -13,7 +13,7 @@
 
 namespace weft::transport {
 
-class OwnerSide {
+class TargetSide {
  public:
   class Memory : public ReliableLink::Owner {
    public:
@@ -27,7 +27,7 @@ class OwnerSide {
     ~Memory() = default;
   };
 
-  OwnerSide(ReliableLink& link, Memory& memory) : link_(link), memory_(memory) {}
+  TargetSide(ReliableLink& link, Memory& memory) : link_(link), memory_(memory) {}
 
   // Asks for it. ok: it is under way, and on_message() tells its end. again: it is to be
   // posted again once there is room. Any other code: it has ended with that.

@@ -20,7 +20,7 @@ constexpr std::size_t kMessageBytes = 256;  // the shortest that a fabric may ha
 constexpr std::uint64_t kKey = 7;
 
 // One end: its memory, its requests, and what it has sent and nobody has read.
-struct Side final : OwnerSide::Memory {
+struct Side final : TargetSide::Memory {
   Side() {
     link.use(wire);
     come_up(0);
@@ -34,7 +34,7 @@ struct Side final : OwnerSide::Memory {
   void go_down() {
     wire.sent.clear();
     (void)link.drop(1);
-    owner_side.on_link_end();
+    target_side.on_link_end();
   }
   void make_busy() override { is_busy = true; }
   std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override {
@@ -48,7 +48,7 @@ struct Side final : OwnerSide::Memory {
     while (std::exchange(is_busy, false)) {
       const std::size_t before = wire.sent.size();
       link.pump();
-      if (!owner_side.pump()) is_busy = true;
+      if (!target_side.pump()) is_busy = true;
       if (wire.sent.size() == before) break;
     }
   }
@@ -64,7 +64,7 @@ struct Side final : OwnerSide::Memory {
       return true;
     AccessRequest* one = nullptr;
     Code code = Code::ok;
-    if (!owner_side.on_message(message.kind, message.bytes, one, code)) return false;
+    if (!target_side.on_message(message.kind, message.bytes, one, code)) return false;
     if (one != nullptr) ended.emplace_back(one, code);
     return true;
   }
@@ -72,7 +72,7 @@ struct Side final : OwnerSide::Memory {
   Wire wire{kMessageBytes};
   fabric::Link to_peer;
   ReliableLink link{*this};
-  OwnerSide owner_side{link, *this};
+  TargetSide target_side{link, *this};
   std::vector<std::byte> memory = std::vector<std::byte>(4096);
   std::uint32_t lets = fabric::kRead | fabric::kWrite | fabric::kAtomic;
   std::vector<std::pair<AccessRequest*, Code>> ended;
@@ -121,8 +121,8 @@ TEST_CASE("what is put is got, in any number of messages") {
     Pair pair;
     std::vector<std::byte> data = pattern(bytes), back(bytes);
     AccessRequest put = request(Access::put, data), get = request(Access::get, back);
-    REQUIRE(pair.asker.owner_side.post(put, place(4096 - bytes, bytes)) == Code::ok);
-    REQUIRE(pair.asker.owner_side.post(get, place(4096 - bytes, bytes)) == Code::ok);
+    REQUIRE(pair.asker.target_side.post(put, place(4096 - bytes, bytes)) == Code::ok);
+    REQUIRE(pair.asker.target_side.post(get, place(4096 - bytes, bytes)) == Code::ok);
     REQUIRE(pair.talk());
     REQUIRE(pair.asker.ended.size() == 2);
     for (const auto& [one, code] : pair.asker.ended) CHECK(code == Code::ok);
@@ -144,7 +144,7 @@ TEST_CASE("a link that breaks anywhere loses nothing and does nothing twice") {
         {&put, place(8, 1500)}, {&add, place(2048, 8)}, {&get, place(8, 1500)}};
     auto post = [&] {
       while (!waiting.empty() &&
-             pair.asker.owner_side.post(*waiting.front().first, waiting.front().second) == Code::ok)
+             pair.asker.target_side.post(*waiting.front().first, waiting.front().second) == Code::ok)
         waiting.erase(waiting.begin());
     };
     post();
@@ -190,12 +190,12 @@ TEST_CASE("what is not permitted or out of bounds is refused, and nothing change
   }
   AccessRequest put = request(Access::put, data), get = request(Access::get, data);
   AccessRequest add = request(Access::fetch_add, none);
-  REQUIRE(pair.asker.owner_side.post(put, at) == Code::ok);
-  REQUIRE(pair.asker.owner_side.post(get, at) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(put, at) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(get, at) == Code::ok);
   at.bytes = 8;
   at.address = std::max<std::uint64_t>(at.address, at.room > 1000 ? 0 : at.address);
   if (at.room == 1000 && at.address > 0) at.address = 4096;
-  REQUIRE(pair.asker.owner_side.post(add, at) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(add, at) == Code::ok);
   REQUIRE(pair.talk());
   REQUIRE(pair.asker.ended.size() == 3);
   for (const auto& [one, code] : pair.asker.ended) CHECK(code == expected);
@@ -211,16 +211,16 @@ TEST_CASE("a put that is refused while its pieces are still to go ends at its ne
   // What does not fit is kept by the link, until that has no room either.
   std::vector<std::byte> much(8 << 20);
   AccessRequest large = request(Access::put, much);
-  REQUIRE(pair.asker.owner_side.post(large, place(0, much.size())) == Code::again);
+  REQUIRE(pair.asker.target_side.post(large, place(0, much.size())) == Code::again);
   REQUIRE(pair.owner.take_all(pair.asker));
   pair.asker.wire.room = ~std::size_t{0};
   REQUIRE(pair.asker.take_all(pair.owner));
   CHECK(pair.asker.ended.empty());
-  CHECK(pair.asker.owner_side.post(large, place(0, much.size())) == Code::not_permitted);
+  CHECK(pair.asker.target_side.post(large, place(0, much.size())) == Code::not_permitted);
   REQUIRE(pair.talk());  // the answers to its further pieces
   CHECK(pair.asker.ended.empty());
   pair.owner.lets = fabric::kWrite;
-  CHECK(pair.asker.owner_side.post(put, place(0, data.size())) == Code::ok);
+  CHECK(pair.asker.target_side.post(put, place(0, data.size())) == Code::ok);
   REQUIRE(pair.talk());
   REQUIRE(pair.asker.ended.size() == 1);
   CHECK(pair.asker.ended[0].second == Code::ok);
@@ -233,7 +233,7 @@ TEST_CASE("only so many are under way, and answers that find no room wait") {
   for (auto& one : to) gets.push_back(request(Access::get, one));
   pair.owner.memory = pattern(4096);
   std::size_t num_posted = 0;
-  while (pair.asker.owner_side.post(gets[num_posted], place(num_posted, 100)) == Code::ok)
+  while (pair.asker.target_side.post(gets[num_posted], place(num_posted, 100)) == Code::ok)
     ++num_posted;
   CHECK(num_posted == 256);
   pair.owner.wire.room = 10;
@@ -247,22 +247,22 @@ TEST_CASE("only so many are under way, and answers that find no room wait") {
   }
   for (std::size_t i = 0; i < num_posted; ++i)
     CHECK(std::equal(to[i].begin(), to[i].end(), pair.owner.memory.begin() + std::ptrdiff_t(i)));
-  CHECK(pair.asker.owner_side.post(gets[num_posted], place(0, 100)) == Code::ok);
+  CHECK(pair.asker.target_side.post(gets[num_posted], place(0, 100)) == Code::ok);
 }
 
 TEST_CASE("an end of a get that comes over the next link before it is asked again does no harm") {
   Pair pair;
   std::vector<std::byte> to(100), none;
   AccessRequest refused = request(Access::get, to), empty = request(Access::get, none);
-  REQUIRE(pair.asker.owner_side.post(refused, place(5000, 100)) == Code::ok);
-  REQUIRE(pair.asker.owner_side.post(empty, place(0, 0)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(refused, place(5000, 100)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(empty, place(0, 0)) == Code::ok);
   REQUIRE(pair.owner.take_all(pair.asker));
   pair.break_link();
   refused.is_asked = empty.is_asked = false;
   REQUIRE(pair.asker.take_all(pair.owner));
   CHECK(pair.asker.ended.empty());
-  const Code code = pair.asker.owner_side.post(refused, place(5000, 100));
-  CHECK(pair.asker.owner_side.post(empty, place(0, 0)) == Code::ok);
+  const Code code = pair.asker.target_side.post(refused, place(5000, 100));
+  CHECK(pair.asker.target_side.post(empty, place(0, 0)) == Code::ok);
   REQUIRE(pair.talk());
   std::vector<std::pair<AccessRequest*, Code>> ended = pair.asker.ended;
   if (code != Code::ok) ended.emplace_back(&refused, code);
@@ -275,13 +275,13 @@ TEST_CASE("what no peer of ours says ends the link, and touches nothing") {
   Pair pair;
   std::vector<std::byte> to(100);
   AccessRequest get = request(Access::get, to);
-  REQUIRE(pair.asker.owner_side.post(get, place(0, 100)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(get, place(0, 100)) == Code::ok);
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
   auto says = [&](const auto& message, std::size_t bytes = 0) {
     std::vector<std::byte> all(sizeof message + bytes, std::byte{1});
     std::memcpy(all.data(), &message, sizeof message);
-    return pair.asker.owner_side.on_message(message.kind, all, ended, code);
+    return pair.asker.target_side.on_message(message.kind, all, ended, code);
   };
   const std::uint32_t id = get.id;
   Head data{.kind = Kind::data, .id = id};
@@ -303,8 +303,8 @@ TEST_CASE("what no peer of ours says ends the link, and touches nothing") {
     }
   }
   SECTION("too short") {
-    CHECK_FALSE(pair.asker.owner_side.on_message(Kind::put, as_bytes(data), ended, code));
-    CHECK_FALSE(pair.asker.owner_side.on_message(Kind::done, as_bytes(data), ended, code));
+    CHECK_FALSE(pair.asker.target_side.on_message(Kind::put, as_bytes(data), ended, code));
+    CHECK_FALSE(pair.asker.target_side.on_message(Kind::done, as_bytes(data), ended, code));
   }
   SECTION("a put with more, or less, than it says") {
     AccessMessage put{};

@@ -233,7 +233,7 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
     case Kind::data:
     case Kind::atomic:
     case Kind::done:
-      return on_owner_side(peer, head.kind, bytes);
+      return on_target_side(peer, head.kind, bytes);
     case Kind::bye:
       return with(ByeMessage{}, [&](auto& m) {
         peer.is_leaving = true;

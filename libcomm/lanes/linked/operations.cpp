@@ -67,7 +67,7 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
     const Code code = by_fabric
                           ? post_access(*endpoint_, *peer.link.link(), operation,
                                         fabric::key_of({place.address, place.room, place.key}), 0)
-                          : peer.owner_side.post(operation, place);
+                          : peer.target_side.post(operation, place);
     // The end of a link is told next.
     if (code == Code::again || code == Code::peer_lost) return false;
     peer.waiting.remove(operation);
@@ -94,10 +94,10 @@ void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
 }
 
 // What the owner's sides say to each other.
-bool RemoteLanes::on_owner_side(RankPeer& peer, Kind kind, fabric::Bytes bytes) {
+bool RemoteLanes::on_target_side(RankPeer& peer, Kind kind, fabric::Bytes bytes) {
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
-  if (!peer.owner_side.on_message(kind, bytes, ended, code)) return false;
+  if (!peer.target_side.on_message(kind, bytes, ended, code)) return false;
   if (ended != nullptr) end(static_cast<RemoteOperation&>(*ended), code);
   return true;
 }
@@ -129,7 +129,7 @@ void RemoteLanes::end(RemoteOperation& operation, Code code) {
 
 void RemoteLanes::finish(RemoteOperation& operation, Code code) {
   RankPeer& peer = *operation.peer;
-  peer.owner_side.drop(operation);
+  peer.target_side.drop(operation);
   (operation.is_under_way ? peer.under_way : peer.waiting).remove(operation);
   if (operation.is_under_way) --peer.num_under_way;
   Completion& completion = *operation.completion;

@@ -115,9 +115,9 @@ struct RemoteOperation : AccessRequest {
   unsigned num_breaks = 0;    // of links, while the fabric had it
 };
 
-struct RankPeer final : OwnerSide::Memory {
+struct RankPeer final : TargetSide::Memory {
   RankPeer(RemoteLanes& of, int number, const ProcessName& called)
-      : lanes(of), rank(number), name(called), link(*this), owner_side(link, *this) {}
+      : lanes(of), rank(number), name(called), link(*this), target_side(link, *this) {}
   void make_busy() override;
   std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
   fabric::Request* lend(const Place& place, std::size_t bytes) override;
@@ -126,7 +126,7 @@ struct RankPeer final : OwnerSide::Memory {
   const int rank;          // here; of strangers their number
   const ProcessName name;  // everywhere
   ReliableLink link;
-  OwnerSide owner_side;
+  TargetSide target_side;
   std::string address;  // the endpoint's
   std::uint64_t secret = 0;
   bool is_busy = false;

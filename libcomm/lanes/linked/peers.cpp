@@ -338,7 +338,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
   }
   peer.unsent.clear();
   peer.owing.clear();
-  peer.owner_side.on_link_end();
+  peer.target_side.on_link_end();
   link->client = nullptr;
   endpoint_->close(*link);
   ask_again(peer);
@@ -364,7 +364,7 @@ void RemoteLanes::pump(RankPeer& peer) {
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
   if (peer.link.lacks_memory()) return lose(peer, "is owed messages that there is no memory for");
   if (!peer.link.is_up()) return;
-  if (!pump_lanes(peer) || !pump_operations(peer) || !peer.owner_side.pump()) peer.make_busy();
+  if (!pump_lanes(peer) || !pump_operations(peer) || !peer.target_side.pump()) peer.make_busy();
 }
 
 void RemoteLanes::pump_busy() {

@@ -217,7 +217,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void end_operations(RankPeer& peer);
   void end(RemoteOperation& operation, Code code);
   void finish(RemoteOperation& operation, Code code);
-  bool on_owner_side(RankPeer& peer, Kind kind, fabric::Bytes bytes);
+  bool on_target_side(RankPeer& peer, Kind kind, fabric::Bytes bytes);
 
   // serving.cpp
   std::uint64_t next_key();

@@ -108,17 +108,17 @@ Session::Granted* Session::find_granted(std::uint32_t handle) {
   return &granted_[place];
 }
 
-std::byte* Session::find_shared(const Place& place, std::uint32_t rights, Code& code) {
+std::byte* Session::find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) {
   code = Code::not_permitted;
-  if (place.key > ~std::uint32_t{0}) return nullptr;
-  const Granted* found = find_granted(static_cast<std::uint32_t>(place.key));
+  if (range.key > ~std::uint32_t{0}) return nullptr;
+  const Granted* found = find_granted(static_cast<std::uint32_t>(range.key));
   if (found == nullptr) return nullptr;
   const Region& region = *found->region;
   if (region.is_withdrawn || (found->rights & rights) != rights) return nullptr;
   code = Code::bad_argument;
-  if (!is_within(place.address, std::max(place.bytes, place.room), 0, region.bytes)) return nullptr;
+  if (!is_within(range.address, std::max(range.bytes, range.room), 0, region.bytes)) return nullptr;
   code = Code::ok;
-  return region.address + place.address;
+  return region.address + range.address;
 }
 
 bool Session::on_let_go(std::uint32_t handle) {

@@ -176,7 +176,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
                              fabric::Key& key);
   Granted* find_granted(std::uint32_t handle);
-  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
+  std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
   bool on_let_go(std::uint32_t handle);
   void drop_grants();
 

@@ -89,14 +89,14 @@ struct HandleMessage : Head {  // withdrawn, let_go; id: the handle
 // Of the owner's side. What the asker wants to reach: key and address are a handle and an offset
 // between Nodes, and as in MemoryName between ranks. room: what the asker takes for the memory's
 // from there on, which all must be.
-struct Place {
+struct RemoteRange {
   std::uint64_t key, address, bytes, room;
 };
 struct AccessMessage : Head {  // put, get
-  Place place;                 // of a put: what is still to come, these data included
+  RemoteRange range;           // of a put: what is still to come, these data included
 };
 struct AtomicMessage : Head {
-  Place place;
+  RemoteRange range;
   std::uint64_t is_swap, operand, compare;
 };
 struct DoneMessage : Head {

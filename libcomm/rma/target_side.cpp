@@ -11,9 +11,9 @@ namespace weft::transport {
 
 namespace {
 
-Place behind(const Place& place, std::size_t bytes) {
-  return {place.key, place.address + bytes, place.bytes - bytes,
-          place.room - std::min<std::uint64_t>(place.room, bytes)};
+RemoteRange behind(const RemoteRange& range, std::size_t bytes) {
+  return {range.key, range.address + bytes, range.bytes - bytes,
+          range.room - std::min<std::uint64_t>(range.room, bytes)};
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void TargetSide::drop(AccessRequest& request) {
   request.is_asked = false;
 }
 
-Code TargetSide::post(AccessRequest& request, const Place& place) {
+Code TargetSide::post(AccessRequest& request, const RemoteRange& range) {
   if (request.id == 0) {
     if (const Code code = give_id(request); code != Code::ok) return code;
   }
@@ -77,7 +77,7 @@ Code TargetSide::post(AccessRequest& request, const Place& place) {
     AtomicMessage message{};
     message.kind = Kind::atomic;
     message.id = request.id;
-    message.place = place;
+    message.range = range;
     message.is_swap = request.access == Access::cas;
     message.operand = request.operand;
     message.compare = request.compare;
@@ -85,7 +85,7 @@ Code TargetSide::post(AccessRequest& request, const Place& place) {
   } else {
     AccessMessage message{};
     message.id = request.id;
-    message.place = behind(place, request.moved);
+    message.range = behind(range, request.moved);
     if (request.access == Access::get) {
       message.kind = Kind::get;
       code = link_.send_once(message, sizeof message, {});
@@ -93,12 +93,12 @@ Code TargetSide::post(AccessRequest& request, const Place& place) {
       message.kind = Kind::put;
       const std::size_t most = link_.endpoint()->limits().message_max - sizeof message;
       while (code == Code::ok) {
-        const std::size_t part = std::min<std::size_t>(message.place.bytes, most);
+        const std::size_t part = std::min<std::size_t>(message.range.bytes, most);
         code = link_.post(message, sizeof message, {request.local + request.moved, part});
         if (code != Code::ok) break;
         request.moved += part;
-        message.place = behind(message.place, part);
-        if (message.place.bytes == 0) break;
+        message.range = behind(message.range, part);
+        if (message.range.bytes == 0) break;
       }
     }
   }
@@ -157,20 +157,20 @@ void TargetSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) 
 // Every piece is checked with all that is still to come, so that what is refused is refused from
 // the start.
 bool TargetSide::on_put(const AccessMessage& message, fabric::Bytes data) {
-  if (data.size() > message.place.bytes || (data.empty() && message.place.bytes > 0)) return false;
+  if (data.size() > message.range.bytes || (data.empty() && message.range.bytes > 0)) return false;
   Code code = Code::ok;
-  std::byte* at = memory_.find_shared(message.place, fabric::kWrite, code);
+  std::byte* at = memory_.find_shared(message.range, fabric::kWrite, code);
   if (at != nullptr) fabric::store(at, data);
-  if (at == nullptr || data.size() == message.place.bytes) send_done(message.id, code);
+  if (at == nullptr || data.size() == message.range.bytes) send_done(message.id, code);
   return true;
 }
 
 // The owner's own atomics are the processor's too, so that all are atomic against each other.
 bool TargetSide::on_atomic(const AtomicMessage& message) {
-  if (message.place.bytes != sizeof(std::uint64_t)) return false;
+  if (message.range.bytes != sizeof(std::uint64_t)) return false;
   Code code = Code::ok;
   std::uint64_t previous = 0;
-  std::byte* at = memory_.find_shared(message.place, fabric::kAtomic, code);
+  std::byte* at = memory_.find_shared(message.range, fabric::kAtomic, code);
   if (at != nullptr && reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0)
     code = Code::bad_argument;  // registered memory may begin anywhere
   if (code == Code::ok)
@@ -183,7 +183,7 @@ bool TargetSide::on_atomic(const AtomicMessage& message) {
 bool TargetSide::on_get(const AccessMessage& message) {
   // An end that was sent over the last link may let the asker ask for another one early.
   if (answers_.size() >= 2 * kMaxAsked) return false;
-  Answer answer{message.id, message.place};
+  Answer answer{message.id, message.range};
   // Those that find room take no memory.
   if (answers_.empty() && send(answer)) return true;
   const Code code = or_no_memory([&] { answers_.push_back(answer); });

@@ -1,7 +1,7 @@
 #pragma once
-// TargetSide: gets, puts and atomics by messages, which the memory's owner answers: for fabrics that
-// have none, and for memory that a fabric cannot reach. Both ends of it, towards one peer. Shared
-// by a Node's sessions and a job's lanes, which call all this under the lock of the link.
+// TargetSide: gets, puts and atomics by messages, which the memory's owner answers: for fabrics
+// that have none, and for memory that a fabric cannot reach. Both ends of it, towards one peer.
+// Shared by a Node's sessions and a job's lanes, which call all this under the lock of the link.
 //
 // Puts and atomics are numbered messages, so they are done once, whatever happens to the link. A
 // get is asked for again over the next link, from where its data ended.
@@ -18,10 +18,10 @@ class TargetSide {
   class Memory : public ReliableLink::Owner {
    public:
     // Where the peer may do what takes these rights (fabric::Rights); null: `code` says why not.
-    virtual std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) = 0;
+    virtual std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) = 0;
     // For bytes of an answer that the fabric takes from where they are, at a place that was found:
     // done once it has. Null: they are copied.
-    virtual fabric::Request* lend(const Place&, std::size_t) { return nullptr; }
+    virtual fabric::Request* lend(const RemoteRange&, std::size_t) { return nullptr; }
 
    protected:
     ~Memory() = default;
@@ -31,7 +31,7 @@ class TargetSide {
 
   // Asks for it. ok: it is under way, and on_message() tells its end. again: it is to be
   // posted again once there is room. Any other code: it has ended with that.
-  Code post(AccessRequest& request, const Place& place);
+  Code post(AccessRequest& request, const RemoteRange& range);
   // It ends some other way: the peer is lost, or it is given up.
   void drop(AccessRequest& request);
   // The link is gone. Who keeps the gets posts them again.
@@ -54,7 +54,7 @@ class TargetSide {
   };
   struct Answer {  // a get
     std::uint32_t id;
-    Place rest;
+    RemoteRange rest;
   };
 
   bool on_put(const AccessMessage& message, fabric::Bytes data);

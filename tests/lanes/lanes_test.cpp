@@ -161,7 +161,7 @@ TEST_CASE("a put that is refused is refused piece by piece, also over the next l
   for (int i = 0; i < 3; ++i) {
     member->open();
     for (std::uint64_t left : {8192, 7168}) {  // the link ends before the last
-      put.place = {4711, 4096, left, left};
+      put.range = {4711, 4096, left, left};
       member->say(put, data, true);
       const auto done = member->next<transport::DoneMessage>(transport::Kind::done);
       CHECK(done.id == 5);

@@ -523,7 +523,7 @@ TEST_CASE("who asks and takes no answers is lost", "[remote]") {
   REQUIRE(lanes->share(memory.data(), memory.size(), named).ok());
   transport::AccessMessage message{};
   message.kind = kind;
-  message.place = {number_of(named), named.address, named.bytes, named.bytes};
+  message.range = {number_of(named), named.address, named.bytes, named.bytes};
   int num_asked = 0;
   for (int i = 0; i < 200'000 && lanes->state(1) == PeerState::alive; ++i) {
     if (endpoint->message(*link, transport::as_bytes(message), {}) == Code::ok) ++num_asked;

@@ -37,12 +37,12 @@ struct Side final : TargetSide::Memory {
     target_side.on_link_end();
   }
   void make_busy() override { is_busy = true; }
-  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override {
-    code = place.key != kKey || (rights & lets) != rights ? Code::not_permitted
-           : !is_within(place.address, std::max(place.bytes, place.room), 0, memory.size())
+  std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override {
+    code = range.key != kKey || (rights & lets) != rights ? Code::not_permitted
+           : !is_within(range.address, std::max(range.bytes, range.room), 0, memory.size())
                ? Code::bad_argument
                : Code::ok;
-    return code == Code::ok ? memory.data() + place.address : nullptr;
+    return code == Code::ok ? memory.data() + range.address : nullptr;
   }
   void pump() {
     while (std::exchange(is_busy, false)) {
@@ -106,7 +106,7 @@ AccessRequest request(Access access, std::vector<std::byte>& local) {
   return made;
 }
 
-Place place(std::size_t address, std::size_t bytes) { return {kKey, address, bytes, bytes}; }
+RemoteRange range(std::size_t address, std::size_t bytes) { return {kKey, address, bytes, bytes}; }
 
 std::vector<std::byte> pattern(std::size_t bytes) {
   std::vector<std::byte> made(bytes);
@@ -121,8 +121,8 @@ TEST_CASE("what is put is got, in any number of messages") {
     Pair pair;
     std::vector<std::byte> data = pattern(bytes), back(bytes);
     AccessRequest put = request(Access::put, data), get = request(Access::get, back);
-    REQUIRE(pair.asker.target_side.post(put, place(4096 - bytes, bytes)) == Code::ok);
-    REQUIRE(pair.asker.target_side.post(get, place(4096 - bytes, bytes)) == Code::ok);
+    REQUIRE(pair.asker.target_side.post(put, range(4096 - bytes, bytes)) == Code::ok);
+    REQUIRE(pair.asker.target_side.post(get, range(4096 - bytes, bytes)) == Code::ok);
     REQUIRE(pair.talk());
     REQUIRE(pair.asker.ended.size() == 2);
     for (const auto& [one, code] : pair.asker.ended) CHECK(code == Code::ok);
@@ -140,11 +140,11 @@ TEST_CASE("a link that breaks anywhere loses nothing and does nothing twice") {
     add.operand = 5;
     // The asker's messages, then the owner's, stop after some; the rest goes over the next link.
     pair.asker.wire.room = room;
-    std::vector<std::pair<AccessRequest*, Place>> waiting = {
-        {&put, place(8, 1500)}, {&add, place(2048, 8)}, {&get, place(8, 1500)}};
+    std::vector<std::pair<AccessRequest*, RemoteRange>> waiting = {
+        {&put, range(8, 1500)}, {&add, range(2048, 8)}, {&get, range(8, 1500)}};
     auto post = [&] {
-      while (!waiting.empty() &&
-             pair.asker.target_side.post(*waiting.front().first, waiting.front().second) == Code::ok)
+      while (!waiting.empty() && pair.asker.target_side.post(*waiting.front().first,
+                                                             waiting.front().second) == Code::ok)
         waiting.erase(waiting.begin());
     };
     post();
@@ -156,7 +156,7 @@ TEST_CASE("a link that breaks anywhere loses nothing and does nothing twice") {
     pair.break_link();
     if (get.is_asked) {
       get.is_asked = false;
-      waiting.emplace_back(&get, place(8, 1500));
+      waiting.emplace_back(&get, range(8, 1500));
     }
     for (int i = 0; i < 3; ++i) {
       pair.asker.pump();
@@ -176,7 +176,7 @@ TEST_CASE("a link that breaks anywhere loses nothing and does nothing twice") {
 TEST_CASE("what is not permitted or out of bounds is refused, and nothing changes") {
   Pair pair;
   std::vector<std::byte> data = pattern(1000), none;
-  Place at = place(0, 1000);
+  RemoteRange at = range(0, 1000);
   Code expected = Code::not_permitted;
   SECTION("another key") { at.key = 8; }
   SECTION("no right") { pair.owner.lets = 0; }
@@ -211,16 +211,16 @@ TEST_CASE("a put that is refused while its pieces are still to go ends at its ne
   // What does not fit is kept by the link, until that has no room either.
   std::vector<std::byte> much(8 << 20);
   AccessRequest large = request(Access::put, much);
-  REQUIRE(pair.asker.target_side.post(large, place(0, much.size())) == Code::again);
+  REQUIRE(pair.asker.target_side.post(large, range(0, much.size())) == Code::again);
   REQUIRE(pair.owner.take_all(pair.asker));
   pair.asker.wire.room = ~std::size_t{0};
   REQUIRE(pair.asker.take_all(pair.owner));
   CHECK(pair.asker.ended.empty());
-  CHECK(pair.asker.target_side.post(large, place(0, much.size())) == Code::not_permitted);
+  CHECK(pair.asker.target_side.post(large, range(0, much.size())) == Code::not_permitted);
   REQUIRE(pair.talk());  // the answers to its further pieces
   CHECK(pair.asker.ended.empty());
   pair.owner.lets = fabric::kWrite;
-  CHECK(pair.asker.target_side.post(put, place(0, data.size())) == Code::ok);
+  CHECK(pair.asker.target_side.post(put, range(0, data.size())) == Code::ok);
   REQUIRE(pair.talk());
   REQUIRE(pair.asker.ended.size() == 1);
   CHECK(pair.asker.ended[0].second == Code::ok);
@@ -233,7 +233,7 @@ TEST_CASE("only so many are under way, and answers that find no room wait") {
   for (auto& one : to) gets.push_back(request(Access::get, one));
   pair.owner.memory = pattern(4096);
   std::size_t num_posted = 0;
-  while (pair.asker.target_side.post(gets[num_posted], place(num_posted, 100)) == Code::ok)
+  while (pair.asker.target_side.post(gets[num_posted], range(num_posted, 100)) == Code::ok)
     ++num_posted;
   CHECK(num_posted == 256);
   pair.owner.wire.room = 10;
@@ -247,22 +247,22 @@ TEST_CASE("only so many are under way, and answers that find no room wait") {
   }
   for (std::size_t i = 0; i < num_posted; ++i)
     CHECK(std::equal(to[i].begin(), to[i].end(), pair.owner.memory.begin() + std::ptrdiff_t(i)));
-  CHECK(pair.asker.target_side.post(gets[num_posted], place(0, 100)) == Code::ok);
+  CHECK(pair.asker.target_side.post(gets[num_posted], range(0, 100)) == Code::ok);
 }
 
 TEST_CASE("an end of a get that comes over the next link before it is asked again does no harm") {
   Pair pair;
   std::vector<std::byte> to(100), none;
   AccessRequest refused = request(Access::get, to), empty = request(Access::get, none);
-  REQUIRE(pair.asker.target_side.post(refused, place(5000, 100)) == Code::ok);
-  REQUIRE(pair.asker.target_side.post(empty, place(0, 0)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(refused, range(5000, 100)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(empty, range(0, 0)) == Code::ok);
   REQUIRE(pair.owner.take_all(pair.asker));
   pair.break_link();
   refused.is_asked = empty.is_asked = false;
   REQUIRE(pair.asker.take_all(pair.owner));
   CHECK(pair.asker.ended.empty());
-  const Code code = pair.asker.target_side.post(refused, place(5000, 100));
-  CHECK(pair.asker.target_side.post(empty, place(0, 0)) == Code::ok);
+  const Code code = pair.asker.target_side.post(refused, range(5000, 100));
+  CHECK(pair.asker.target_side.post(empty, range(0, 0)) == Code::ok);
   REQUIRE(pair.talk());
   std::vector<std::pair<AccessRequest*, Code>> ended = pair.asker.ended;
   if (code != Code::ok) ended.emplace_back(&refused, code);
@@ -275,7 +275,7 @@ TEST_CASE("what no peer of ours says ends the link, and touches nothing") {
   Pair pair;
   std::vector<std::byte> to(100);
   AccessRequest get = request(Access::get, to);
-  REQUIRE(pair.asker.target_side.post(get, place(0, 100)) == Code::ok);
+  REQUIRE(pair.asker.target_side.post(get, range(0, 100)) == Code::ok);
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
   auto says = [&](const auto& message, std::size_t bytes = 0) {
@@ -309,14 +309,14 @@ TEST_CASE("what no peer of ours says ends the link, and touches nothing") {
   SECTION("a put with more, or less, than it says") {
     AccessMessage put{};
     put.kind = Kind::put;
-    put.place = place(0, 8);
+    put.range = range(0, 8);
     CHECK_FALSE(says(put, 9));
     CHECK_FALSE(says(put, 0));
   }
   SECTION("an atomic on half a word") {
     AtomicMessage atomic{};
     atomic.kind = Kind::atomic;
-    atomic.place = place(0, 4);
+    atomic.range = range(0, 4);
     CHECK_FALSE(says(atomic));
   }
   CHECK(ended == nullptr);

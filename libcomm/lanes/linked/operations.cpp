@@ -51,7 +51,7 @@ void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::s
   operation.compare = compare;
   operation.peer = peer;
   operation.completion = &completion;
-  operation.place = {number_of(there), there.address + offset, bytes, there.bytes - offset};
+  operation.range = {number_of(there), there.address + offset, bytes, there.bytes - offset};
   operation.previous_to = previous;
   peer->waiting.push_back(operation);
   if (!pump_operations(*peer)) peer->make_busy();
@@ -63,11 +63,11 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
     if (peer.num_under_way >= kMaxUnderWay) return true;  // goes on with an end
     RemoteOperation& operation = *peer.waiting.first();
     const bool by_fabric = can_do(endpoint_->limits(), operation);
-    const Place& place = operation.place;
+    const RemoteRange& range = operation.range;
     const Code code = by_fabric
                           ? post_access(*endpoint_, *peer.link.link(), operation,
-                                        fabric::key_of({place.address, place.room, place.key}), 0)
-                          : peer.target_side.post(operation, place);
+                                        fabric::key_of({range.address, range.room, range.key}), 0)
+                          : peer.target_side.post(operation, range);
     // The end of a link is told next.
     if (code == Code::again || code == Code::peer_lost) return false;
     peer.waiting.remove(operation);

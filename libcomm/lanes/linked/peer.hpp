@@ -107,7 +107,7 @@ struct RemoteOperation : AccessRequest {
   RemoteLanes* lanes = nullptr;
   RankPeer* peer = nullptr;  // null: free
   Completion* completion = nullptr;
-  Place place{};
+  RemoteRange range{};
   std::uint64_t* previous_to = nullptr;
   RemoteOperation *next = nullptr, *before = nullptr;
   bool is_under_way = false;  // else it waits
@@ -119,8 +119,8 @@ struct RankPeer final : TargetSide::Memory {
   RankPeer(RemoteLanes& of, int number, const ProcessName& called)
       : lanes(of), rank(number), name(called), link(*this), target_side(link, *this) {}
   void make_busy() override;
-  std::byte* find_shared(const Place& place, std::uint32_t rights, Code& code) override;
-  fabric::Request* lend(const Place& place, std::size_t bytes) override;
+  std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
+  fabric::Request* lend(const RemoteRange& range, std::size_t bytes) override;
 
   RemoteLanes& lanes;
   const int rank;          // here; of strangers their number

@@ -223,7 +223,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::uint64_t next_key();
   bool is_one_sided() const;
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
-  Registered* find_registered(const Place& place, std::uint32_t rights);
+  Registered* find_registered(const RemoteRange& range, std::uint32_t rights);
   Lent* lend(RankPeer& peer, Registered& memory);
   void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 

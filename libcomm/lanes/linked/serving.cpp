@@ -167,25 +167,26 @@ MemoryName RemoteLanes::describe(const void* address, std::size_t bytes) const n
 }
 
 // Null: not all of it, and all that the asker takes for the memory's, is shared for this.
-RemoteLanes::Registered* RemoteLanes::find_registered(const Place& place, std::uint32_t rights) {
-  const auto found = registered_.find(place.key);
+RemoteLanes::Registered* RemoteLanes::find_registered(const RemoteRange& range,
+                                                      std::uint32_t rights) {
+  const auto found = registered_.find(range.key);
   if (found == registered_.end() || found->second.is_ending) return nullptr;
   Registered& memory = found->second;
   if ((rights & (fabric::kWrite | fabric::kAtomic)) != 0 && !memory.is_writable) return nullptr;
-  return is_within(place.address, std::max(place.bytes, place.room), memory.named, memory.bytes)
+  return is_within(range.address, std::max(range.bytes, range.room), memory.named, memory.bytes)
              ? &memory
              : nullptr;
 }
 
-std::byte* RankPeer::find_shared(const Place& place, std::uint32_t rights, Code& code) {
-  const RemoteLanes::Registered* memory = lanes.find_registered(place, rights);
+std::byte* RankPeer::find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) {
+  const RemoteLanes::Registered* memory = lanes.find_registered(range, rights);
   code = memory != nullptr ? Code::ok : Code::bad_argument;
-  return memory != nullptr ? memory->start + (place.address - memory->named) : nullptr;
+  return memory != nullptr ? memory->start + (range.address - memory->named) : nullptr;
 }
 
-fabric::Request* RankPeer::lend(const Place& place, std::size_t bytes) {
+fabric::Request* RankPeer::lend(const RemoteRange& range, std::size_t bytes) {
   if (bytes < lanes.endpoint_->limits().in_place_min) return nullptr;
-  return lanes.lend(*this, *lanes.find_registered(place, fabric::kRead));
+  return lanes.lend(*this, *lanes.find_registered(range, fabric::kRead));
 }
 
 // Null: there is no memory to keep count of it.

@@ -89,7 +89,7 @@ Launcher::Launcher(const Options& options)
 
 Launcher::~Launcher() {
   for (Child& child : children_)
-    if (child.running) kill(child.pid, SIGKILL);  // its guardian ends what it has started
+    if (child.running) kill(child.pid, SIGKILL);  // its supervisor ends what it has started
   for (Child& child : children_)
     if (child.running) waitpid(child.pid, nullptr, 0);
   for (auto& host : hosts_) host->finish();  // all at once, before the first is waited for

@@ -15,7 +15,7 @@
 #include "base/os/descriptor.hpp"
 #include "base/os/topology.hpp"
 #include "launcher/descendants.hpp"
-#include "launcher/guardian.hpp"
+#include "launcher/supervisor.hpp"
 
 namespace weft::weftrun {
 
@@ -47,14 +47,14 @@ bool try_again(int error) { return error == EINTR || error == ECONNRESET; }
 }  // namespace
 
 LocalHost::~LocalHost() {
-  if (guardian_ >= 0) {
-    shutdown(guardian_, SHUT_WR);  // its order to end everything, and then itself
+  if (supervisor_ >= 0) {
+    shutdown(supervisor_, SHUT_WR);  // its order to end everything, and then itself
     Report report;
     for (ssize_t length = 1; length > 0 || (length < 0 && try_again(errno));)
-      length = recv(guardian_, &report, sizeof report, 0);
+      length = recv(supervisor_, &report, sizeof report, 0);
   }
-  if (keeper_ > 0) waitpid(keeper_, nullptr, 0);
-  for (int fd : {guardian_, input_sink_})
+  if (supervisor_parent_ > 0) waitpid(supervisor_parent_, nullptr, 0);
+  for (int fd : {supervisor_, input_sink_})
     if (fd >= 0) close(fd);
   for (auto& [number, rank] : ranks_)
     for (int fd : {rank.out, rank.err})
@@ -79,7 +79,7 @@ Status LocalHost::start(const Assignment& assignment) {
     input_sink_ = input[1];
     fcntl(input_sink_, F_SETFL, O_NONBLOCK);
   }
-  status = start_guardian(input[0]);
+  status = start_supervisor(input[0]);
   if (input[0] > 0) close(input[0]);
   for (std::size_t place = 0; place < assignment_.ranks.size() && status; ++place)
     status = start_rank(place);
@@ -145,22 +145,22 @@ void LocalHost::choose_cores() {
   }
 }
 
-Status LocalHost::start_guardian(int input) {
+Status LocalHost::start_supervisor(int input) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return system_error("socketpair");
-  keeper_ = fork();
-  if (keeper_ == 0) run_keeper({assignment_, cpus_, mask_, input, ends[1]});
-  const Status status = keeper_ < 0 ? system_error("fork") : Status();
+  supervisor_parent_ = fork();
+  if (supervisor_parent_ == 0) run_supervisor_parent({assignment_, cpus_, mask_, input, ends[1]});
+  const Status status = supervisor_parent_ < 0 ? system_error("fork") : Status();
   close(ends[1]);
-  guardian_ = ends[0];
+  supervisor_ = ends[0];
   return status;
 }
 
 Status LocalHost::start_rank(std::size_t place) {
   const int rank = assignment_.ranks[place];
   const Order order{Order::Kind::start, static_cast<int>(place)};
-  send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
+  send(supervisor_, &order, sizeof order, MSG_NOSIGNAL);
   Report report;
   iovec bytes{&report, sizeof report};
   msghdr message{};
@@ -173,7 +173,7 @@ Status LocalHost::start_rank(std::size_t place) {
     message.msg_iovlen = 1;
     message.msg_control = room;
     message.msg_controllen = sizeof room;
-    length = recvmsg(guardian_, &message, MSG_CMSG_CLOEXEC);
+    length = recvmsg(supervisor_, &message, MSG_CMSG_CLOEXEC);
     if (length < 0 && try_again(errno)) continue;
     if (length != sizeof report || report.kind != Report::Kind::exited) break;
     end(report.rank, report.value);  // one that was started before
@@ -207,7 +207,7 @@ void LocalHost::add_polls(std::vector<pollfd>& polls) {
         if (fd >= 0) polls.push_back({fd, POLLIN, 0});
   }
   if (!input_.empty()) polls.push_back({input_sink_, POLLOUT, 0});
-  if (guardian_ >= 0) polls.push_back({guardian_, POLLIN, 0});
+  if (supervisor_ >= 0) polls.push_back({supervisor_, POLLIN, 0});
 }
 
 void LocalHost::serve() {
@@ -273,12 +273,12 @@ void LocalHost::stop_reading(Stream stream) {
 }
 
 void LocalHost::take_reports() {
-  while (guardian_ >= 0) {
+  while (supervisor_ >= 0) {
     Report report;
-    const ssize_t length = recv(guardian_, &report, sizeof report, MSG_DONTWAIT);
+    const ssize_t length = recv(supervisor_, &report, sizeof report, MSG_DONTWAIT);
     if (length < 0 && try_again(errno)) continue;
     if (length < 0 && errno == EAGAIN) return;
-    if (length != sizeof report) return take_guardian_end();
+    if (length != sizeof report) return take_supervisor_end();
     if (report.kind == Report::Kind::failed) {
       events_.said(
           fmt::format("the process that watches over the ranks fails: {}", strerror(report.value)));
@@ -292,9 +292,9 @@ void LocalHost::take_reports() {
 }
 
 // It was killed, and the kernel kills the ranks for it.
-void LocalHost::take_guardian_end() {
-  close(guardian_);
-  guardian_ = -1;
+void LocalHost::take_supervisor_end() {
+  close(supervisor_);
+  supervisor_ = -1;
   events_.said("the process that watches over the ranks is gone, and they with it");
   for (auto& [number, rank] : ranks_)
     if (rank.running) end(number, SIGKILL);
@@ -307,7 +307,7 @@ void LocalHost::end(int rank, int wait_status) {
 
 void LocalHost::signal(int number) {
   const Order order{Order::Kind::signal, number};
-  if (guardian_ >= 0) send(guardian_, &order, sizeof order, MSG_NOSIGNAL);
+  if (supervisor_ >= 0) send(supervisor_, &order, sizeof order, MSG_NOSIGNAL);
 }
 
 }  // namespace weft::weftrun

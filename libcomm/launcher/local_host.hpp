@@ -1,8 +1,8 @@
 #pragma once
 // LocalHost: ranks as processes of this machine.
 //
-// A guardian (guardian.hpp) starts and ends them, so that nothing they start outlives this process,
-// however it ends.
+// A supervisor (supervisor.hpp) starts and ends them, so that nothing they start outlives this
+// process, however it ends.
 #include <signal.h>
 
 #include <map>
@@ -41,13 +41,13 @@ class LocalHost final : public Host {
     int out = -1, err = -1;
   };
 
-  Status start_guardian(int input);
+  Status start_supervisor(int input);
   Status start_rank(std::size_t place);
   void choose_cores();
   void read_output(int rank, Stream stream, int& fd);
   void write_input();
   void take_reports();
-  void take_guardian_end();
+  void take_supervisor_end();
   void end(int rank, int wait_status);
 
   HostEvents& events_;
@@ -55,8 +55,8 @@ class LocalHost final : public Host {
   Assignment assignment_;
   std::map<int, Rank> ranks_;
   std::vector<std::vector<int>> cpus_;  // by place in assignment_.ranks; empty: not bound
-  pid_t keeper_ = -1;
-  int guardian_ = -1;  // the socket to it, while it lives
+  pid_t supervisor_parent_ = -1;
+  int supervisor_ = -1;  // the socket to it, while it lives
   int input_sink_ = -1;
   bool input_ended_ = false;
   std::string input_;

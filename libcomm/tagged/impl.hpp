@@ -390,7 +390,7 @@ struct Engine::Impl {
   bool step_remote(Transfer& transfer);
   void end_share(Request& request);
 
-  // strangers.cpp
+  // foreign.cpp
   void set_up(Peer& peer, int rank, Lanes* lanes) noexcept;
   void forget(Peer& peer);
   static bool has_met(const Peer& peer) noexcept;

@@ -1,5 +1,5 @@
 // weftrun's own ends and surroundings: ranks that leave its process group, its death and its
-// guardian's, streams, limits and signal dispositions that it was started with, strangers.
+// supervisor's, streams, limits and signal dispositions that it was started with, strangers.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -79,16 +79,16 @@ TEST_CASE("ranks that leave the process group, with what they start, are ended l
     run.signal(SIGKILL);
     check_all_end(numbers_in(run.out()));
   }
-  SECTION("when the guardian is killed") {
+  SECTION("when the supervisor is killed") {
     Process run(weftrun(ranks));
     REQUIRE(run.wait_for_lines(10));
-    const auto tree = tree_of(run.pid());  // weftrun, the keeper, the guardian, ...
+    const auto tree = tree_of(run.pid());  // weftrun, the supervisor's parent, the supervisor, ...
     kill(tree.at(2), SIGKILL);
     CHECK(run.wait() == 137);
     CHECK(has(run.err(), "weftrun: the process that watches over the ranks is gone"));
     check_all_end(numbers_in(run.out()));
   }
-  SECTION("when weftrun and the guardian are killed, or weftrun and the guardian's keeper") {
+  SECTION("when weftrun and the supervisor are killed, or weftrun and the supervisor's parent") {
     const std::size_t second = GENERATE(1, 2);
     Process run(weftrun(ranks));
     REQUIRE(run.wait_for_lines(10));

@@ -32,8 +32,8 @@ Words weftrun(Words options, const Words& command) {
   return words;
 }
 
-// The agent that started the keeper of this guardian.
-pid_t agent_of(pid_t guardian) { return parent_of(parent_of(guardian)); }
+// The agent that started the parent of this supervisor.
+pid_t agent_of(pid_t supervisor) { return parent_of(parent_of(supervisor)); }
 
 // Prints "RANK on HOST", by the address that the host has.
 const std::string kWhere =
@@ -291,22 +291,22 @@ TEST_CASE("an agent that dies takes its ranks along, and ends the job") {
   const auto lines = sorted_lines(run.out());
   const auto first = numbers_in(lines[0]), second = numbers_in(lines[1]);
   REQUIRE(second.size() == 3);
-  const pid_t guardian = second[1];
+  const pid_t supervisor = second[1];
   SECTION("the agent itself") {
-    kill(agent_of(guardian), SIGKILL);
+    kill(agent_of(supervisor), SIGKILL);
     CHECK(run.wait() == 125);
     INFO(run.err());
     CHECK(has(run.err(), "weftrun: host h2 (rank 1): the agent there is gone"));
     CHECK(has(run.err(), "was killed by signal 9"));
   }
   SECTION("what watches over the ranks there") {
-    kill(guardian, SIGKILL);
+    kill(supervisor, SIGKILL);
     CHECK(run.wait() == 137);
     INFO(run.err());
     CHECK(has(run.err(), "weftrun: h2: the process that watches over the ranks is gone"));
     CHECK(has(run.err(), " on h2) was killed by signal 9"));
   }
-  for (pid_t pid : {guardian, second[2], first[2]}) CHECK(ends_within(pid, 10000));
+  for (pid_t pid : {supervisor, second[2], first[2]}) CHECK(ends_within(pid, 10000));
 }
 
 TEST_CASE("ranks of other hosts hear that nobody reads their output any more") {

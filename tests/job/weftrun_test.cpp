@@ -150,7 +150,7 @@ TEST_CASE("nothing outlives a weftrun that is killed, not even what ranks have s
   CHECK(group != getpgid(0));
   run.signal(SIGKILL);
   for (pid_t pid : pids) CHECK(ends_within(pid, 5000));
-  CHECK(ends_within(group, 5000));  // its leader, the guardian
+  CHECK(ends_within(group, 5000));  // its leader, the supervisor
 }
 
 TEST_CASE("what ranks leave behind is ended with the job") {

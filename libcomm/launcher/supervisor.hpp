@@ -1,12 +1,12 @@
 #pragma once
-// The guardian: the process between weftrun and the ranks of this machine. It starts the ranks,
+// The supervisor: the process between weftrun and the ranks of this machine. It starts the ranks,
 // tells of their ends, passes signals on, and ends everything that the ranks have started once
 // weftrun asks for that, or is gone, however it went.
 //
 // It is a child subreaper, so that nothing can leave it (descendants.hpp), and leads the process
 // group of all ranks, so that a terminal's signals come to them by weftrun alone. It is the child
-// of its keeper, a subreaper too, that does nothing but wait for it: should the guardian be killed,
-// the kernel kills the ranks, and the keeper the rest.
+// of its supervisor's parent, a subreaper too, that does nothing but wait for it: should the
+// supervisor be killed, the kernel kills the ranks, and the supervisor's parent the rest.
 //
 // The two talk over a socket of whole messages: an Order a message one way, a Report the other. A
 // start is answered at once, by started, which carries the read ends of the rank's output and of
@@ -32,7 +32,7 @@ struct Report {
   int value;  // pid, errno, wait status, pid
 };
 
-struct GuardianPlan {
+struct SupervisorPlan {
   const Assignment& assignment;
   const std::vector<std::vector<int>>& cpus;  // by place; empty: not bound
   sigset_t mask;                              // that ranks start with
@@ -40,7 +40,8 @@ struct GuardianPlan {
   int socket = -1;
 };
 
-// The life of the keeper, in a process of its own, with the guardian as its child. Ends after it.
-[[noreturn]] void run_keeper(const GuardianPlan& plan);
+// The life of the supervisor's parent, in a process of its own, with the supervisor as its child.
+// Ends after it.
+[[noreturn]] void run_supervisor_parent(const SupervisorPlan& plan);
 
 }  // namespace weft::weftrun

@@ -1,4 +1,4 @@
-#include "launcher/guardian.hpp"
+#include "launcher/supervisor.hpp"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,9 +30,9 @@ namespace {
 constexpr int kLookAgainMs = 50;
 constexpr int kMostLooks = 200;  // of a process without memory for them
 
-class Guardian {
+class Supervisor {
  public:
-  explicit Guardian(const GuardianPlan& plan) : plan_(plan) {}
+  explicit Supervisor(const SupervisorPlan& plan) : plan_(plan) {}
   [[noreturn]] void run();
 
  private:
@@ -45,14 +45,14 @@ class Guardian {
   bool reap();
   bool kill_all();
 
-  GuardianPlan plan_;
+  SupervisorPlan plan_;
   const pid_t pid_ = getpid();
   std::map<pid_t, int> ranks_;  // those that run
   bool orphaned_ = false;       // weftrun is gone, or wants this process to go
   bool killing_ = false;
 };
 
-void Guardian::run() {
+void Supervisor::run() {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGCHLD);
@@ -73,7 +73,7 @@ void Guardian::run() {
   _exit(0);
 }
 
-void Guardian::take_orders() {
+void Supervisor::take_orders() {
   Order order;
   for (;;) {
     const ssize_t length = recv(plan_.socket, &order, sizeof order, MSG_DONTWAIT);
@@ -90,7 +90,7 @@ void Guardian::take_orders() {
   }
 }
 
-void Guardian::start_rank(std::size_t place) {
+void Supervisor::start_rank(std::size_t place) {
   const int rank = plan_.assignment.ranks[place];
   int out[2] = {-1, -1}, err[2] = {-1, -1};
   const bool piped = pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
@@ -107,7 +107,7 @@ void Guardian::start_rank(std::size_t place) {
     if (fd >= 0) close(fd);
 }
 
-void Guardian::become_rank(std::size_t place, int out, int err) try {
+void Supervisor::become_rank(std::size_t place, int out, int err) try {
   const int rank = plan_.assignment.ranks[place];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have died before the line above.
@@ -154,13 +154,13 @@ void Guardian::become_rank(std::size_t place, int out, int err) try {
 }
 
 // Its writer is to see that nobody reads any more when rank 0 does not.
-void Guardian::forget_input() {
+void Supervisor::forget_input() {
   if (plan_.input < 0) return;
   close(plan_.input);
   plan_.input = -1;
 }
 
-void Guardian::report(const Report& report, int out, int err) const {
+void Supervisor::report(const Report& report, int out, int err) const {
   Report copy = report;
   iovec bytes{&copy, sizeof copy};
   msghdr message{};
@@ -181,7 +181,7 @@ void Guardian::report(const Report& report, int out, int err) const {
   while (sendmsg(plan_.socket, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 
-void Guardian::signal(int number) {
+void Supervisor::signal(int number) {
   if (number == SIGKILL) {
     killing_ = true;
     return;
@@ -195,7 +195,7 @@ void Guardian::signal(int number) {
 }
 
 // False once there is no child any more.
-bool Guardian::reap() {
+bool Supervisor::reap() {
   for (;;) {
     int wait_status = 0;
     const pid_t pid = waitpid(-1, &wait_status, WNOHANG);
@@ -209,7 +209,7 @@ bool Guardian::reap() {
 }
 
 // False if nothing is left that can be killed.
-bool Guardian::kill_all() {
+bool Supervisor::kill_all() {
   if (!can_see_descendants()) {
     for (const auto& [pid, rank] : ranks_) kill(pid, SIGKILL);
     return !ranks_.empty();
@@ -221,7 +221,7 @@ bool Guardian::kill_all() {
 }
 
 // Answers an order, the first before it comes.
-[[noreturn]] void give_up(const GuardianPlan& own) {
+[[noreturn]] void give_up(const SupervisorPlan& own) {
   const Report report{Report::Kind::failed, 0, errno};
   send(own.socket, &report, sizeof report, MSG_NOSIGNAL);
   _exit(1);
@@ -229,7 +229,7 @@ bool Guardian::kill_all() {
 
 // What is weftrun's own, such as its end of the socket, is marked close-on-exec; what is not, ranks
 // inherit from weftrun's parent.
-void close_what_is_not_for_ranks(const GuardianPlan& own) {
+void close_what_is_not_for_ranks(const SupervisorPlan& own) {
   std::vector<int> fds;
   if (DIR* open_fds = opendir("/proc/self/fd"); open_fds != nullptr) {
     while (const dirent* entry = readdir(open_fds)) fds.push_back(atoi(entry->d_name));
@@ -252,12 +252,12 @@ void block_all_signals() {
 }
 
 // Exceptions end here: this process is a copy of weftrun, whose destructors are not for it. The
-// keeper ends what there is of ranks.
-[[noreturn]] void run_guardian(const GuardianPlan& plan) try {
+// supervisor's parent ends what there is of ranks.
+[[noreturn]] void run_supervisor(const SupervisorPlan& plan) try {
   setpgid(0, 0);
-  prctl(PR_SET_NAME, "weft-guardian");
+  prctl(PR_SET_NAME, "weft-supervisor");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  GuardianPlan own = plan;
+  SupervisorPlan own = plan;
   if (plan.input == 0) own.input = fcntl(0, F_DUPFD_CLOEXEC, 3);
   if (plan.input >= 0 && own.input < 0) give_up(own);
   close_what_is_not_for_ranks(own);
@@ -266,7 +266,7 @@ void block_all_signals() {
     close(fd);
     if (open("/dev/null", O_RDWR) != fd) give_up(own);
   }
-  Guardian(own).run();
+  Supervisor(own).run();
 } catch (const std::system_error& error) {
   errno = error.code().value();
   give_up(plan);
@@ -288,19 +288,19 @@ void end_all_descendants() {
 
 }  // namespace
 
-void run_keeper(const GuardianPlan& plan) {
+void run_supervisor_parent(const SupervisorPlan& plan) {
   block_all_signals();
-  prctl(PR_SET_NAME, "weft-keeper");
+  prctl(PR_SET_NAME, "weft-sv-parent");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const pid_t guardian = fork();
-  if (guardian == 0) run_guardian(plan);
-  if (guardian < 0) give_up(plan);
+  const pid_t supervisor = fork();
+  if (supervisor == 0) run_supervisor(plan);
+  if (supervisor < 0) give_up(plan);
   close_range(0, ~0u, 0);
   // Not reaped, its number stays that of the group.
   siginfo_t end{};
-  while (waitid(P_PID, static_cast<id_t>(guardian), &end, WEXITED | WNOWAIT) != 0) continue;
+  while (waitid(P_PID, static_cast<id_t>(supervisor), &end, WEXITED | WNOWAIT) != 0) continue;
   if (end.si_code != CLD_EXITED || end.si_status != 0) {
-    kill(-guardian, SIGKILL);
+    kill(-supervisor, SIGKILL);
     end_all_descendants();
   }
   _exit(0);

@@ -216,7 +216,7 @@ Status Members::exchange_members() {
       return {Code::corrupt, fmt::format("rank 0 calls the job \"{}\"", text)};
   }
   // The pages for strangers are not touched before there are some.
-  members_.reserve(static_cast<std::size_t>(size()) + kMaxStrangers);
+  members_.reserve(static_cast<std::size_t>(size()) + kMaxForeignProcesses);
   members_.resize(static_cast<std::size_t>(size()));
   std::vector<SharingOffer> offers(members_.size());
   for (int i = 0; i < size(); ++i) {
@@ -311,54 +311,54 @@ Status Members::find_hosts(const std::vector<SharingOffer>& offers) {
   return status;
 }
 
-Status Members::add_stranger(const Stranger& stranger, int& number) {
-  const std::lock_guard lock(strangers_mutex_);
-  const auto free = std::ranges::find(strangers_, std::uint64_t{0},
-                                      [](const Stranger& other) { return other.name.job; });
-  const auto index = static_cast<std::size_t>(free - strangers_.begin());
-  if (index >= kMaxStrangers)
+Status Members::add_foreign(const ForeignProcess& process, int& number) {
+  const std::lock_guard lock(foreign_mutex_);
+  const auto free = std::ranges::find(foreign_, std::uint64_t{0},
+                                      [](const ForeignProcess& other) { return other.name.job; });
+  const auto index = static_cast<std::size_t>(free - foreign_.begin());
+  if (index >= kMaxForeignProcesses)
     return {Code::no_memory,
             fmt::format("this process knows {} processes of other jobs already, which is the most",
-                        kMaxStrangers)};
+                        kMaxForeignProcesses)};
   number = size() + static_cast<int>(index);
   Member member;
-  member.host = stranger.host;
+  member.host = process.host;
   member.machine = fmt::format("of another job, {}", number);
-  member.pid = stranger.pid;
+  member.pid = process.pid;
   member.first_on_host = number;
-  if (index == strangers_.size()) {
-    strangers_.push_back(stranger);
+  if (index == foreign_.size()) {
+    foreign_.push_back(process);
     members_.push_back(std::move(member));
   } else {
-    strangers_[index] = stranger;
+    foreign_[index] = process;
     members_[static_cast<std::size_t>(number)] = std::move(member);
   }
   return {};
 }
 
-void Members::remove_stranger(int number) {
-  const std::lock_guard lock(strangers_mutex_);
-  strangers_[index_of(number)].name.job = 0;
+void Members::remove_foreign(int number) {
+  const std::lock_guard lock(foreign_mutex_);
+  foreign_[index_of(number)].name.job = 0;
 }
 
-int Members::find_stranger(std::uint64_t job, int rank) const noexcept {
-  const std::lock_guard lock(strangers_mutex_);
-  for (std::size_t i = 0; i < strangers_.size(); ++i)
-    if (strangers_[i].name == ProcessName{job, rank}) return size() + static_cast<int>(i);
+int Members::find_foreign(std::uint64_t job, int rank) const noexcept {
+  const std::lock_guard lock(foreign_mutex_);
+  for (std::size_t i = 0; i < foreign_.size(); ++i)
+    if (foreign_[i].name == ProcessName{job, rank}) return size() + static_cast<int>(i);
   return -1;
 }
 
 ProcessName Members::name_of(int number) const noexcept {
   if (number < size()) return {id_, number};
-  const std::lock_guard lock(strangers_mutex_);
-  return strangers_[index_of(number)].name;
+  const std::lock_guard lock(foreign_mutex_);
+  return foreign_[index_of(number)].name;
 }
 
 std::string Members::describe(int rank) const {
   if (rank >= size()) {
-    const std::lock_guard lock(strangers_mutex_);
-    if (index_of(rank) < strangers_.size()) {
-      const Stranger& other = strangers_[index_of(rank)];
+    const std::lock_guard lock(foreign_mutex_);
+    if (index_of(rank) < foreign_.size()) {
+      const ForeignProcess& other = foreign_[index_of(rank)];
       return fmt::format("rank {} of another job (pid {} on {})", other.name.rank, other.pid,
                          other.host);
     }

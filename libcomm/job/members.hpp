@@ -77,13 +77,13 @@ struct ProcessName {
 };
 
 // A process of another job that this one has met.
-struct Stranger {
+struct ForeignProcess {
   ProcessName name;
   int pid = 0;
   std::string host;
 };
 // So many at a time. They get numbers from the job's size on, which go on where ranks end.
-inline constexpr int kMaxStrangers = 1 << 14;
+inline constexpr int kMaxForeignProcesses = 1 << 14;
 
 struct SharingOffer;
 
@@ -124,12 +124,12 @@ class Members {
   std::string describe(int rank) const;
 
   // Gives a stranger a number, at which member() has it from then on, as a host of its own; the
-  // lowest that is free. no_memory: there are kMaxStrangers. One thread at a time adds and removes;
-  // the others may ask meanwhile.
-  Status add_stranger(const Stranger& stranger, int& number);
-  void remove_stranger(int number);
+  // lowest that is free. no_memory: there are kMaxForeignProcesses. One thread at a time adds and
+  // removes; the others may ask meanwhile.
+  Status add_foreign(const ForeignProcess& process, int& number);
+  void remove_foreign(int number);
   // Its number; -1: none.
-  int find_stranger(std::uint64_t job, int rank) const noexcept;
+  int find_foreign(std::uint64_t job, int rank) const noexcept;
   // What two processes call the process with this number, whichever jobs they are of.
   ProcessName name_of(int number) const noexcept;
 
@@ -144,8 +144,8 @@ class Members {
   std::unique_ptr<Board> board_;
   std::vector<Member> members_;  // and strangers; never moves after the start
   std::uint64_t id_ = 0;
-  mutable std::mutex strangers_mutex_;  // for the next
-  std::vector<Stranger> strangers_;     // by number - size(); job 0: free
+  mutable std::mutex foreign_mutex_;     // for the next
+  std::vector<ForeignProcess> foreign_;  // by number - size(); job 0: free
   std::vector<int> local_ranks_;
   int num_hosts_ = 1;
   int num_on_host_ = 1;

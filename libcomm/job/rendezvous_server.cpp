@@ -23,7 +23,7 @@ namespace weft::rendezvous {
 namespace {
 
 constexpr std::size_t kMaxNames = 65536, kMaxNameBytes = 4096;
-constexpr std::size_t kMaxStrangers = 64;  // besides the ranks, which may all come at once
+constexpr std::size_t kMaxUnidentified = 64;  // besides the ranks, which may all come at once
 constexpr int kMaxEvents = 64;
 // Strangers of whom something is said in so long; the others are counted.
 constexpr std::size_t kMaxNotes = 8;
@@ -65,7 +65,7 @@ struct Server::Connection {
   bool dead = false;          // to be closed now
   bool wants_output = false;  // epoll also watches for room
 
-  bool stranger() const { return rank < 0 && visitor < 0; }
+  bool is_unidentified() const { return rank < 0 && visitor < 0; }
   ~Connection() { ::close(fd); }
 };
 
@@ -139,7 +139,7 @@ Status Server::bind_and_listen() {
 int Server::timeout_ms() const noexcept {
   std::uint64_t earliest = num_unnoted_ > 0 ? notes_until_ns_ : UINT64_MAX;
   for (const auto& [fd, connection] : connections_)
-    if (connection->stranger()) earliest = std::min(earliest, connection->hello_deadline_ns);
+    if (connection->is_unidentified()) earliest = std::min(earliest, connection->hello_deadline_ns);
   for (const Group& group : groups_)
     for (const Rank& rank : group.ranks) {
       if (rank.at_fence) earliest = std::min(earliest, rank.fence_deadline_ns);
@@ -167,7 +167,7 @@ void Server::serve() {
   }
   const std::uint64_t now = now_ns();
   for (auto& [fd, connection] : connections_)
-    if (connection->stranger() && !connection->dead && connection->hello_deadline_ns <= now)
+    if (connection->is_unidentified() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
   for (Group& group : groups_) settle(group);
   const auto num_ended = std::erase_if(connections_, [this](const auto& entry) {
@@ -197,14 +197,14 @@ void Server::accept_all() {
           error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
       // The kernel looks for a descriptor before it looks whether anybody waits.
       pollfd waits{listener_, POLLIN, 0};
-      if (none_left && poll(&waits, 1, 0) == 1 && !drop_oldest_stranger(0)) {
+      if (none_left && poll(&waits, 1, 0) == 1 && !drop_oldest_unidentified(0)) {
         failure_ = {Code::no_memory,
                     fmt::format("cannot take the connection of a process: {}", strerror(error))};
         watch_listener(false);
       }
       return;
     }
-    limit_strangers();
+    limit_unidentified();
     auto connection = std::make_unique<Connection>();
     connection->fd = fd;
     connection->hello_deadline_ns =
@@ -220,21 +220,21 @@ void Server::accept_all() {
 }
 
 // The oldest stranger makes room for a new one, so that idle connections cannot keep ranks out.
-void Server::limit_strangers() {
-  drop_oldest_stranger(kMaxStrangers + groups_[0].ranks.size() - 1);
+void Server::limit_unidentified() {
+  drop_oldest_unidentified(kMaxUnidentified + groups_[0].ranks.size() - 1);
 }
 
 // False if there are no more than `at_most`.
-bool Server::drop_oldest_stranger(std::size_t at_most) {
-  std::size_t strangers = 0;
+bool Server::drop_oldest_unidentified(std::size_t at_most) {
+  std::size_t num_unidentified = 0;
   Connection* oldest = nullptr;
   for (auto& [fd, connection] : connections_) {
-    if (!connection->stranger() || connection->dead) continue;
-    ++strangers;
+    if (!connection->is_unidentified() || connection->dead) continue;
+    ++num_unidentified;
     if (oldest == nullptr || connection->hello_deadline_ns < oldest->hello_deadline_ns)
       oldest = connection.get();
   }
-  if (strangers <= at_most) return false;
+  if (num_unidentified <= at_most) return false;
   drop(*oldest, "made room for another");
   return true;
 }
@@ -285,12 +285,12 @@ bool Server::take_frames(Connection& connection) {
   while (input.size() - taken >= kHeadBytes) {
     const Head head = read_head(input.data() + taken);
     const bool greets = head.type == Type::hello || head.type == Type::visit;
-    const bool stranger = connection.stranger();
+    const bool is_unidentified = connection.is_unidentified();
     const bool is_about_names =
         head.type == Type::publish || head.type == Type::look_up || head.type == Type::unpublish;
-    if (head.magic != kMagic || stranger != greets ||
+    if (head.magic != kMagic || is_unidentified != greets ||
         (connection.visitor >= 0 && !is_about_names) ||
-        head.length > (stranger ? kMaxHelloBytes : kMaxBodyBytes)) {
+        head.length > (is_unidentified ? kMaxHelloBytes : kMaxBodyBytes)) {
       drop(connection, "does not speak this protocol");
       return false;
     }
@@ -520,7 +520,7 @@ void Server::drop(Connection& connection, std::string_view why) {
     return;
   }
   if (connection.rank < 0) {
-    note(fmt::format("dropped a stranger at {}: it {}", connection.peer, why));
+    note(fmt::format("dropped an unidentified connection from {}: it {}", connection.peer, why));
     return;
   }
   Rank& rank = rank_of(connection);

@@ -117,8 +117,8 @@ class Server {
   void refuse(Connection& connection, std::string_view why);
   void drop(Connection& connection, std::string_view why);
   void watch_listener(bool watched);
-  void limit_strangers();
-  bool drop_oldest_stranger(std::size_t at_most);
+  void limit_unidentified();
+  bool drop_oldest_unidentified(std::size_t at_most);
   void note(std::string text);
   Group& group_of(const Connection& connection) noexcept;
   Rank& rank_of(const Connection& connection) noexcept;

@@ -53,7 +53,7 @@ Fabrics::Fabrics(Members& job) : job_(job) {}
 Fabrics::~Fabrics() {
   for (RemoteLanes* lanes : remote()) lanes->set_watcher(nullptr);
   watcher_.reset();
-  to_strangers_.clear();
+  to_foreign_.clear();
   others_.clear();
 }
 
@@ -121,23 +121,23 @@ Status Fabrics::add_remote(RemoteLanes& lanes) {
   return {};
 }
 
-Status Fabrics::open_to_strangers() {
-  if (!to_strangers_.empty()) return {};
+Status Fabrics::open_to_foreign() {
+  if (!to_foreign_.empty()) return {};
   std::string why;
-  to_strangers_.reserve(fabric::kNumFabrics);
+  to_foreign_.reserve(fabric::kNumFabrics);
   for (const Row& row : fabric::rows()) {
     if (row.reach != Row::network) continue;
     std::unique_ptr<RemoteLanes> lanes;
     Status status = {Code::unsupported, "left out by WEFT_FABRIC"};
     if (fabric::is_allowed(job_.settings(), row.name))
-      status = make_remote_lanes(job_, *local_, row, To::strangers, lanes);
+      status = make_remote_lanes(job_, *local_, row, To::foreign, lanes);
     if (status) status = add_remote(*lanes);
     if (!status)
       why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", row.name, status.text());
     else
-      to_strangers_.push_back(std::move(lanes));
+      to_foreign_.push_back(std::move(lanes));
   }
-  if (!to_strangers_.empty()) return {};
+  if (!to_foreign_.empty()) return {};
   return {Code::unsupported,
           fmt::format("{} has no fabric over which processes of other jobs could be reached ({})",
                       job_.describe(job_.rank()), why)};
@@ -145,7 +145,7 @@ Status Fabrics::open_to_strangers() {
 
 std::string Fabrics::cards() const {
   std::string text;
-  for (const auto& lanes : to_strangers_)
+  for (const auto& lanes : to_foreign_)
     text += fmt::format("{} {}\n", lanes->limits().fabric, lanes->card());
   return text;
 }
@@ -159,7 +159,7 @@ Status Fabrics::admit(int number, const ProcessName& name, std::string_view card
     if (space == std::string_view::npos) return {Code::corrupt, "it has no card of a process"};
     const std::string_view of = line.substr(0, space);
     why += fmt::format("{}{}", why.empty() ? "" : ", ", of);
-    for (const auto& one : to_strangers_) {
+    for (const auto& one : to_foreign_) {
       if (one->limits().fabric != of) continue;
       Status status = one->admit(number, name, line.substr(space + 1));
       if (status) lanes = one.get();
@@ -168,7 +168,7 @@ Status Fabrics::admit(int number, const ProcessName& name, std::string_view card
     }
   }
   std::string own;
-  for (const auto& one : to_strangers_)
+  for (const auto& one : to_foreign_)
     own += fmt::format("{}{}", own.empty() ? "" : ", ", one->limits().fabric);
   return {Code::unsupported,
           fmt::format("{} has {}, and {} has {}: there is no fabric in common",

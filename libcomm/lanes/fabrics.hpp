@@ -46,7 +46,7 @@ class Fabrics {
 
   // Ways to strangers, made at the first call; more in remote() and a watcher afterwards. One
   // thread at a time calls this and admit(). unsupported, and why: there are none.
-  Status open_to_strangers();
+  Status open_to_foreign();
   // How this process is reached over them: lines of a fabric's name and its card.
   std::string cards() const;
   // The way to a stranger with such cards, which is told of its number.
@@ -64,7 +64,7 @@ class Fabrics {
   // Strangers come while others look.
   transport::RemoteLanes* remote_[kMaxRemoteFabrics] = {};
   std::atomic<std::size_t> num_remote_{0};
-  std::vector<std::unique_ptr<transport::RemoteLanes>> to_strangers_;
+  std::vector<std::unique_ptr<transport::RemoteLanes>> to_foreign_;
   std::unique_ptr<Watcher> watcher_;
 };
 

@@ -66,7 +66,7 @@ constexpr std::size_t share_of_look(std::size_t num_peers, std::size_t least,
 }
 
 // Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
-enum class To { members, strangers };
+enum class To { members, foreign };
 
 class Lanes {
  public:

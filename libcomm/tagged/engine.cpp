@@ -136,7 +136,7 @@ Status Engine::Impl::start() {
   known_connections = connections->load(std::memory_order_relaxed) - 1;
   known_remote_connections.assign(kMaxRemoteFabrics, number == 0 ? 0 : ~std::uint32_t{0});
   // The pages for strangers, who are the first one's, are not touched before there are some.
-  peers.reserve(static_cast<std::size_t>(job.size()) + (number == 0 ? kMaxStrangers : 0));
+  peers.reserve(static_cast<std::size_t>(job.size()) + (number == 0 ? kMaxForeignProcesses : 0));
   peers.resize(static_cast<std::size_t>(job.size()));
   for (int rank = 0; rank < job.size(); ++rank) {
     set_up(peer(rank), rank, fabrics->to(rank));

@@ -54,7 +54,7 @@ void Engine::Impl::forget(Peer& peer) {
   std::destroy_at(&peer);
   set_up(*std::construct_at(&peer), rank, nullptr);
   peer.lost = true;  // until somebody gets the number
-  job.remove_stranger(rank);
+  job.remove_foreign(rank);
 }
 
 Status Engine::card(std::string& card) {
@@ -62,7 +62,7 @@ Status Engine::card(std::string& card) {
   Impl& impl = *impl_;
   return or_no_memory([&]() -> Status {
     Fabrics& fabrics = *impl.fabrics;
-    if (Status status = fabrics.open_to_strangers(); !status) return status;
+    if (Status status = fabrics.open_to_foreign(); !status) return status;
     // release: the fabrics and their watcher are there; pairs with the acquire of who sleeps.
     impl.has_remote.store(true, std::memory_order_release);
     has_remote_.store(true, std::memory_order_relaxed);
@@ -90,7 +90,7 @@ Status Engine::admit(std::string_view card, int& number) {
     number = head.rank;
     return number < job.size() ? Status() : Status(Code::corrupt, "there is no such rank");
   }
-  number = job.find_stranger(head.job, head.rank);
+  number = job.find_foreign(head.job, head.rank);
   if (number >= 0) {
     const Peer& peer = impl.peer(number);
     if (peer.lost) return {Code::peer_lost, fmt::format("{} is lost", job.describe(number))};
@@ -104,7 +104,7 @@ Status Engine::admit(std::string_view card, int& number) {
         (peer.lost || !Impl::has_met(peer)))
       impl.forget(peer);
   return or_no_memory([&]() -> Status {
-    Stranger stranger;
+    ForeignProcess stranger;
     stranger.name = {head.job, head.rank};
     stranger.pid = head.pid;
     stranger.host = card.substr(sizeof head, head.host_bytes);
@@ -115,14 +115,14 @@ Status Engine::admit(std::string_view card, int& number) {
       const std::lock_guard lock(shared_->losses);
       shared_->lost.reserve(impl.peers.size() + 1);
     }
-    if (Status status = job.add_stranger(stranger, number); !status) return status;
+    if (Status status = job.add_foreign(stranger, number); !status) return status;
     Lanes* lanes = nullptr;
     Status status = or_no_memory([&] {
       return impl.fabrics->admit(number, stranger.name, card.substr(sizeof head + head.host_bytes),
                                  lanes);
     });
     if (!status) {
-      job.remove_stranger(number);
+      job.remove_foreign(number);
       return status;
     }
     if (static_cast<std::size_t>(number) == impl.peers.size()) {

@@ -232,6 +232,6 @@ TEST_CASE("strangers who come without end stop neither the job nor its timeout")
   for (ssize_t length; (length = read(errors[0], text, sizeof text)) > 0;)
     said.append(text, static_cast<std::size_t>(length));
   close(errors[0]);
-  CHECK(has(said, "dropped a stranger at 127.0.0.1:"));
+  CHECK(has(said, "dropped an unidentified connection from 127.0.0.1:"));
   CHECK(std::ranges::count(said, '\n') < 100);
 }

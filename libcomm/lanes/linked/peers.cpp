@@ -67,7 +67,7 @@ RemoteLanes::RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric:
       to_(to),
       timeout_ns_(std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1)),
       silence_ns_(timeout_ns_ - timeout_ns_ / 10),
-      lives_(static_cast<std::size_t>(job.size()) + (to == To::strangers ? kMaxStrangers : 0)),
+      lives_(static_cast<std::size_t>(job.size()) + (to == To::foreign ? kMaxForeignProcesses : 0)),
       peers_(lives_.size()) {}
 
 Status RemoteLanes::start() {
@@ -78,7 +78,7 @@ Status RemoteLanes::start() {
   next_key_ = random[1];
   key_secret_ = random[2];
   // Each rank has one peer at most: they never allocate later. Strangers come one by one.
-  if (to_ == To::strangers) return {};
+  if (to_ == To::foreign) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
   return job_.board().put(fmt::format("{}.address", name()), card());
 }
@@ -218,7 +218,7 @@ std::string RemoteLanes::way_text(const RankPeer& peer) const {
 Status RemoteLanes::reach(int rank, RankPeer*& peer) {
   auto& place = peers_[static_cast<std::size_t>(rank)];
   if (place == nullptr) {
-    if (to_ == To::strangers)
+    if (to_ == To::foreign)
       return {Code::not_found, fmt::format("{} was never introduced", job_.describe(rank))};
     auto made = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, made->secret, made->address); !status) return status;
@@ -257,20 +257,21 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   if (bytes.size() >= sizeof hello) std::memcpy(&hello, bytes.data(), sizeof hello);
   const int rank = find_rank({hello.job, static_cast<int>(hello.rank)});
   // A process of another job that has been forgotten here knows the key.
-  if (rank < 0 && to_ == To::strangers && hello.secret == secret_) return false;
+  if (rank < 0 && to_ == To::foreign && hello.secret == secret_) return false;
   if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
     // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
     // Strangers are all of other jobs, and theirs know the key.
     const bool is_of_another_job =
         to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id();
     if (is_of_another_job) {
-      if (!std::exchange(told_other_job_, true))
+      if (!std::exchange(reported_other_job_, true))
         log_line(LogLevel::info, job_.rank(),
                  "{}: refused a link of rank {} of another job (further ones go unsaid)", name(),
                  hello.rank);
-    } else if (!std::exchange(told_stranger_, true)) {
+    } else if (!std::exchange(reported_foreign_, true)) {
       log_line(LogLevel::warn, job_.rank(),
-               "{}: refused a link of a stranger, which does not know this job's key (further ones "
+               "{}: refused a link of a foreign process, which does not know this job's key "
+               "(further ones "
                "go unsaid)",
                name());
     }

@@ -77,7 +77,7 @@ Status swap_addresses(Pipe& pipe, const Comm& local, bool gives_up, std::uint32_
   Status status = pipe.swap(&own, sizeof own, &other, sizeof other);
   if (!status) return status;
   if (other.magic != Greeting::kMagic || other.size < 0 || other.root < 0 ||
-      other.size > job.size() + kMaxStrangers || (other.context & kAcrossJobs) == 0 ||
+      other.size > job.size() + kMaxForeignProcesses || (other.context & kAcrossJobs) == 0 ||
       (other.context & 1) != 0)
     return {Code::corrupt, "the other side does not greet as MPI processes of Weft do"};
   if (other.size == 0) return {Code::peer_lost, "the other side has given up"};

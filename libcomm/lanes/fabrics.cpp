@@ -143,20 +143,22 @@ Status Fabrics::open_to_foreign() {
                       job_.describe(job_.rank()), why)};
 }
 
-std::string Fabrics::cards() const {
+std::string Fabrics::endpoint_addresses() const {
   std::string text;
   for (const auto& lanes : to_foreign_)
-    text += fmt::format("{} {}\n", lanes->limits().fabric, lanes->card());
+    text += fmt::format("{} {}\n", lanes->limits().fabric, lanes->endpoint_address());
   return text;
 }
 
-Status Fabrics::admit(int number, const ProcessName& name, std::string_view cards, Lanes*& lanes) {
+Status Fabrics::admit(int number, const ProcessName& name, std::string_view addresses,
+                      Lanes*& lanes) {
   std::string why;
-  for (std::string_view rest = cards; !rest.empty();) {
+  for (std::string_view rest = addresses; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     const std::size_t space = line.find(' ');
-    if (space == std::string_view::npos) return {Code::corrupt, "it has no card of a process"};
+    if (space == std::string_view::npos)
+      return {Code::corrupt, "it has no endpoint address of a process"};
     const std::string_view of = line.substr(0, space);
     why += fmt::format("{}{}", why.empty() ? "" : ", ", of);
     for (const auto& one : to_foreign_) {

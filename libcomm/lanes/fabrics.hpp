@@ -48,9 +48,9 @@ class Fabrics {
   // thread at a time calls this and admit(). unsupported, and why: there are none.
   Status open_to_foreign();
   // How this process is reached over them: lines of a fabric's name and its card.
-  std::string cards() const;
+  std::string endpoint_addresses() const;
   // The way to a stranger with such cards, which is told of its number.
-  Status admit(int number, const ProcessName& name, std::string_view cards, Lanes*& lanes);
+  Status admit(int number, const ProcessName& name, std::string_view addresses, Lanes*& lanes);
 
  private:
   explicit Fabrics(Members& job);
@@ -69,9 +69,9 @@ class Fabrics {
 };
 
 // Opens the fabric. Publishes on the job's board how this process is reached over it, without a
-// fence, after which reaches() may look at the board; to strangers card() says it. An error's text
-// says why this process cannot have the fabric, which is no failure as long as another leads to
-// the peer. local: whose doorbells this process sleeps on.
+// fence, after which reaches() may look at the board; to strangers endpoint_address() says it. An
+// error's text says why this process cannot have the fabric, which is no failure as long as another
+// leads to the peer. local: whose doorbells this process sleeps on.
 Status make_remote_lanes(Members& job, HostLanes& local, const fabric::Row& row, To to,
                          std::unique_ptr<transport::RemoteLanes>& lanes);
 

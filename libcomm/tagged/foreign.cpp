@@ -72,7 +72,7 @@ Status Engine::card(std::string& card) {
                         static_cast<std::uint32_t>(host.size()), impl.job.id()};
     card.assign(reinterpret_cast<const char*>(&head), sizeof head);
     card += host;
-    card += fabrics.cards();
+    card += fabrics.endpoint_addresses();
     return {};
   });
 }

@@ -80,10 +80,10 @@ Status RemoteLanes::start() {
   // Each rank has one peer at most: they never allocate later. Strangers come one by one.
   if (to_ == To::foreign) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
-  return job_.board().put(fmt::format("{}.address", name()), card());
+  return job_.board().put(fmt::format("{}.address", name()), endpoint_address());
 }
 
-std::string RemoteLanes::card() const {
+std::string RemoteLanes::endpoint_address() const {
   const std::string secret(reinterpret_cast<const char*>(&secret_), sizeof secret_);
   return fmt::format("{} {} {}", endpoint_->kind(), to_hex(secret), to_hex(endpoint_->address()));
 }
@@ -120,11 +120,11 @@ Status RemoteLanes::read_address(int rank, std::uint64_t& secret, std::string& a
   std::string text;
   if (Status status = job_.board().get(rank, fmt::format("{}.address", name()), text); !status)
     return status;
-  return read_card(rank, text, secret, address);
+  return read_endpoint_address(rank, text, secret, address);
 }
 
-Status RemoteLanes::read_card(int rank, std::string_view text, std::uint64_t& secret,
-                              std::string& address) const {
+Status RemoteLanes::read_endpoint_address(int rank, std::string_view text, std::uint64_t& secret,
+                                          std::string& address) const {
   const std::size_t first = text.find(' ');
   const std::size_t second = text.find(' ', first + 1);
   std::string bytes;
@@ -152,11 +152,13 @@ int RemoteLanes::find_rank(const ProcessName& name) const {
   return found == known_.end() ? -1 : (*found)->rank;
 }
 
-Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view card) {
+Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view endpoint_address) {
   const std::lock_guard lock(lock_);
   return or_no_memory([&]() -> Status {
     auto made = std::make_unique<RankPeer>(*this, number, name);
-    if (Status status = read_card(number, card, made->secret, made->address); !status)
+    if (Status status =
+            read_endpoint_address(number, endpoint_address, made->secret, made->address);
+        !status)
       return status;
     made->link.use(*endpoint_);
     for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));

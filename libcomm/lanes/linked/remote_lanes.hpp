@@ -106,10 +106,10 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void disconnect(int rank) noexcept;
 
   // Strangers, processes of other jobs (job/members.hpp). What one must know to reach this process.
-  std::string card() const;
+  std::string endpoint_address() const;
   // From now on `number` is the stranger with this name and card. It must not open a link before
   // that. unsupported: no way leads there; corrupt: that is no card.
-  Status admit(int number, const ProcessName& name, std::string_view card);
+  Status admit(int number, const ProcessName& name, std::string_view endpoint_address);
   // Whether the two have ever had a link.
   bool has_met(int number) const noexcept;
   // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
@@ -156,8 +156,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
     return life(rank).state.load(std::memory_order_relaxed) == PeerState::alive;
   }
   Status read_address(int rank, std::uint64_t& secret, std::string& address) const;
-  Status read_card(int rank, std::string_view text, std::uint64_t& secret,
-                   std::string& address) const;
+  Status read_endpoint_address(int rank, std::string_view text, std::uint64_t& secret,
+                               std::string& address) const;
   int find_rank(const ProcessName& name) const;
   ProcessName own_name() const noexcept { return {job_.id(), job_.rank()}; }
   Status reach(int rank, RankPeer*& peer);

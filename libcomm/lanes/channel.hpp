@@ -47,8 +47,8 @@ struct SendMemory {
   // WEFT_RING_MAX_BYTES, which is what channel 0 has. A fabric may make it less.
   std::uint32_t ring_bytes = 0;
   void* lane = nullptr;  // remote: for post()
-  // Remote: `ring` has only so many bytes, the rest comes from Fabric::whole_ring().
-  std::uint32_t first_bytes = 0;
+  // Remote: `ring` has only so many bytes, the rest comes from Fabric::full_ring().
+  std::uint32_t initial_bytes = 0;
 };
 
 // Which lanes of one reader have something new, so that it looks at none of the others. The fabric
@@ -88,7 +88,7 @@ class Arrivals {
 
 // Where a remote lane's entries arrive: first in little memory, from one entry on in the whole
 // ring.
-struct WholeRing {
+struct FullRing {
   std::atomic<std::uint64_t> from{~std::uint64_t{0}};  // bytes that have arrived before
   std::byte* ring = nullptr;                           // set before the bytes behind are counted
 };
@@ -103,9 +103,9 @@ struct ReceiveMemory {
   // Remote: how many bytes of entries have been written since the start, whole entries always. What
   // the ring leaves out at its end does not count.
   const std::atomic<std::uint64_t>* arrived = nullptr;
-  void* lane = nullptr;              // remote: for return_credit()
-  std::uint32_t first_bytes = 0;     // remote: so many has `ring`
-  const WholeRing* whole = nullptr;  // remote
+  void* lane = nullptr;             // remote: for return_credit()
+  std::uint32_t initial_bytes = 0;  // remote: so many has `ring`
+  const FullRing* full = nullptr;   // remote
   // Remote: what `arrived` was when the writer last went back to the ring's start without a turn.
   // Set before the bytes that lie there are counted.
   const std::atomic<std::uint64_t>* restarted = nullptr;

@@ -10,7 +10,7 @@ std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
     posted = 0;
     remote->restart(remote_lane);
   }
-  if (num_first != 0) [[unlikely]]
+  if (num_initial != 0) [[unlikely]]
     return reserve_first(length);
   std::byte* to = ring.reserve(length);
   // The mark goes along with the entry behind it; where that has to wait for room, it goes alone,
@@ -22,17 +22,17 @@ std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
 // While there is only little memory: an entry that does not fit there needs the whole ring, and so
 // do all behind it.
 std::byte* SendLane::reserve_first(std::size_t length) noexcept {
-  if (--num_first != 0 && length <= RingWriter::max_length(ring.capacity()))
+  if (--num_initial != 0 && length <= RingWriter::max_length(ring.capacity()))
     if (std::byte* to = ring.reserve(length)) return to;
   if (ring.turned_at() != RingWriter::kNoTurn) post(false);
-  std::byte* base = remote->whole_ring(remote_lane);
+  std::byte* base = remote->full_ring(remote_lane);
   if (base == nullptr) {
-    num_first = 1;  // another try
+    num_initial = 1;  // another try
     return nullptr;
   }
-  num_first = 0;
+  num_initial = 0;
   posted = 0;
-  ring.move_to(base, whole_capacity, whole_maximum);
+  ring.move_to(base, full_capacity, full_maximum);
   return ring.reserve(length);
 }
 

@@ -62,7 +62,7 @@ struct SendLane {
   std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
   // Remote: what the ring is to have from some entry on, and how many more may go before; 0: it
   // has.
-  std::uint32_t whole_capacity = 0, whole_maximum = 0, num_first = 0;
+  std::uint32_t full_capacity = 0, full_maximum = 0, num_initial = 0;
 
   bool connected() const noexcept { return sleeping != nullptr; }
   // True if the receiver wants announcements only, as far as its last credit told.
@@ -74,13 +74,13 @@ struct SendLane {
   void open(Lanes& lanes, const SendMemory& memory, std::uint32_t capacity, std::uint32_t maximum,
             LanePeer peer = {}) {
     ring.make_room(capacity);
-    if (memory.first_bytes == 0) {
+    if (memory.initial_bytes == 0) {
       ring.attach(memory.ring, capacity, maximum, memory.consumed);
     } else {
-      ring.attach(memory.ring, memory.first_bytes, memory.first_bytes, memory.consumed);
-      whole_capacity = capacity;
-      whole_maximum = maximum;
-      num_first = kNumFirst;
+      ring.attach(memory.ring, memory.initial_bytes, memory.initial_bytes, memory.consumed);
+      full_capacity = capacity;
+      full_maximum = maximum;
+      num_initial = kNumFirst;
     }
     open_stats(stats, lanes, peer);
     ring.count_in(stats.row());
@@ -143,15 +143,15 @@ struct ReceiveLane {
   const std::atomic<std::uint64_t>* told = nullptr;
   Arrivals* arrivals = nullptr;
   Arrival* arrival = nullptr;
-  const WholeRing* whole = nullptr;  // null: it is there
-  std::uint32_t whole_bytes = 0;
+  const FullRing* full = nullptr;  // null: it is there
+  std::uint32_t full_bytes = 0;
 
   void open(Lanes& lanes, const ReceiveMemory& memory, std::uint32_t capacity,
             std::uint32_t maximum, LanePeer peer = {}) {
-    ring.attach(memory.ring, memory.whole == nullptr ? maximum : memory.first_bytes,
+    ring.attach(memory.ring, memory.full == nullptr ? maximum : memory.initial_bytes,
                 memory.consumed);
-    whole = memory.whole;
-    whole_bytes = maximum;
+    full = memory.full;
+    full_bytes = maximum;
     open_stats(stats, lanes, peer);
     ring.count_in(stats.row());
     sleeping = memory.sleeping;
@@ -171,9 +171,9 @@ struct ReceiveLane {
       // acquire: the bytes before the count; pairs with the release in the fabric's poll(). It also
       // makes the restart visible that came before them; there is no other before they are read.
       const std::uint64_t bytes = arrived->load(std::memory_order_acquire);
-      if (whole != nullptr && whole->from.load(std::memory_order_relaxed) == ring.read() &&
+      if (full != nullptr && full->from.load(std::memory_order_relaxed) == ring.read() &&
           bytes != ring.read()) [[unlikely]]
-        ring.move_to(std::exchange(whole, nullptr)->ring, whole_bytes);
+        ring.move_to(std::exchange(full, nullptr)->ring, full_bytes);
       return ring.peek_arrived(entry, bytes, restarted->load(std::memory_order_relaxed));
     }
     return ring.peek(entry);

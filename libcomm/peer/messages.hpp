@@ -127,9 +127,9 @@ struct EntriesMessage : Head {  // lane_entries; id: the reader's
 };
 inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
 // Flag: these lie at the start of the whole ring, and so do all to come. Those before lie in the
-// first kFirstRingBytes that a lane has.
-inline constexpr std::uint8_t kWhole = 8;
-inline constexpr std::uint32_t kFirstRingBytes = 512;
+// first kInitialRingBytes that a lane has.
+inline constexpr std::uint8_t kFullRing = 8;
+inline constexpr std::uint32_t kInitialRingBytes = 512;
 struct CreditMessage : Head {  // lane_credit; id: the writer's
   std::uint64_t word;
 };

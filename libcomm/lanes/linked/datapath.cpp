@@ -37,19 +37,19 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
   if (!is_open(lane)) return;
-  auto& stretches = lane.stretches;
-  const bool becomes_whole = lane.is_whole && (stretches.empty() || !stretches.back().is_whole);
-  if (lane.restarts || becomes_whole || stretches.empty() ||
-      stretches.back().offset + (lane.accepted - stretches.back().position) != offset) {
-    if (stretches.size() == SendLaneState::kMaxStretches) {
+  auto& segments = lane.segments;
+  const bool becomes_full = lane.is_full && (segments.empty() || !segments.back().is_full);
+  if (lane.restarts || becomes_full || segments.empty() ||
+      segments.back().offset + (lane.accepted - segments.back().position) != offset) {
+    if (segments.size() == SendLaneState::kMaxSegments) {
       // So far ahead of what was sent there is only who was given credit for nothing.
-      if (lane.sent < stretches[1].position)
+      if (lane.sent < segments[1].position)
         return lose(*lane.peer, "gives credit for what it has not got");
-      stretches.erase(stretches.begin());
+      segments.erase(segments.begin());
     }
     const bool restarts = std::exchange(lane.restarts, false);
-    const std::uint8_t flags = becomes_whole ? kWhole : restarts ? kRestart : 0;
-    stretches.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_whole});
+    const std::uint8_t flags = becomes_full ? kFullRing : restarts ? kRestart : 0;
+    segments.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_full});
   }
   lane.accepted += bytes;
   if (is_engine_channel(lane.channel)) lane.peer->written += bytes;
@@ -75,7 +75,7 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
   }
   if (lane.waits_count || lane.state != SendLaneState::open) return;
   Code code = Code::ok;
-  while (code == Code::ok && lane.sent < lane.accepted) code = send_stretch(lane);
+  while (code == Code::ok && lane.sent < lane.accepted) code = send_segment(lane);
   if (code != Code::again) return;  // once a link is up, what has arrived is told
   if (!std::exchange(lane.is_listed, true)) lane.peer->unsent.push_back(&lane);
   lane.peer->make_busy();
@@ -83,25 +83,25 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
 
 // One message. Entries are never put into the ring: the message that would tell of them costs as
 // much as what it carries, and a ring that a device writes is pinned as a whole, for each peer.
-Code RemoteLanes::send_stretch(SendLaneState& lane) {
-  std::size_t i = lane.stretches.size() - 1;
-  while (lane.stretches[i].position > lane.sent) --i;
-  const SendLaneState::Stretch& stretch = lane.stretches[i];
+Code RemoteLanes::send_segment(SendLaneState& lane) {
+  std::size_t i = lane.segments.size() - 1;
+  while (lane.segments[i].position > lane.sent) --i;
+  const SendLaneState::Segment& segment = lane.segments[i];
   const std::uint64_t end =
-      i + 1 < lane.stretches.size() ? lane.stretches[i + 1].position : lane.accepted;
+      i + 1 < lane.segments.size() ? lane.segments[i + 1].position : lane.accepted;
   const std::uint64_t most =
       (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
-  const auto offset = static_cast<std::uint32_t>(stretch.offset + (lane.sent - stretch.position));
+  const auto offset = static_cast<std::uint32_t>(segment.offset + (lane.sent - segment.position));
   const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
-  std::byte* from = (stretch.is_whole ? lane.mirror->memory.data() : lane.first) + offset;
+  std::byte* from = (segment.is_full ? lane.mirror->memory.data() : lane.initial) + offset;
   // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
   // release in RingReader::share_credit.
   const std::uint64_t credit =
       lane.back != nullptr ? lane.back->consumed.load(std::memory_order_acquire) : 0;
   EntriesMessage message{
       {.kind = Kind::lane_entries, .id = lane.ring}, lane.sent, credit, offset, bytes};
-  if (lane.sent == stretch.position) message.flags = stretch.flags;
-  const bool in_place = stretch.is_whole && bytes >= endpoint_->limits().in_place_min;
+  if (lane.sent == segment.position) message.flags = segment.flags;
+  const bool in_place = segment.is_full && bytes >= endpoint_->limits().in_place_min;
   const Code code = lane.peer->link.send_once(message, sizeof message, {from, bytes},
                                               in_place ? lane.mirror.get() : nullptr);
   if (code != Code::ok) return code;
@@ -257,7 +257,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   if (message.position != arrived || data.size() != message.bytes || message.bytes % kLine != 0 ||
       message.offset % kLine != 0)
     return false;
-  if ((message.flags & kWhole) != 0) {
+  if ((message.flags & kFullRing) != 0) {
     if (message.offset != 0 || lane->ring.data() != nullptr) return false;
     if (!lane->ring.map(lane->ring_bytes + kRingPage)) {
       // It comes again over the next link.
@@ -267,15 +267,15 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       peer.link.back_off(now_ns_);
       return true;
     }
-    lane->whole.ring = lane->ring.data();
+    lane->full.ring = lane->ring.data();
     // relaxed: made visible with the count of what has arrived.
-    lane->whole.from.store(arrived, std::memory_order_relaxed);
+    lane->full.from.store(arrived, std::memory_order_relaxed);
   }
-  const bool is_whole = lane->ring.data() != nullptr;
+  const bool is_full = lane->ring.data() != nullptr;
   if (!is_within(message.offset, message.bytes, 0,
-                 is_whole ? lane->ring.bytes() : sizeof lane->first))
+                 is_full ? lane->ring.bytes() : sizeof lane->initial))
     return false;
-  std::memcpy((is_whole ? lane->ring.data() : lane->first) + message.offset, data.data(),
+  std::memcpy((is_full ? lane->ring.data() : lane->initial) + message.offset, data.data(),
               data.size());
   // First the credit: whoever answers what has arrived finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
@@ -320,7 +320,7 @@ bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
   if (lane == nullptr || lane->state != SendLaneState::open) return true;
   if (!lane->waits_count) return true;
-  const std::uint64_t least = lane->stretches.empty() ? 0 : lane->stretches.front().position;
+  const std::uint64_t least = lane->segments.empty() ? 0 : lane->segments.front().position;
   if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)
     return false;
   if (!on_credit(peer, message.id, message.word)) return false;

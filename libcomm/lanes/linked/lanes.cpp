@@ -78,7 +78,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   const std::size_t place = free_place(send_lanes_, free_send_lanes_);
   if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
   made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
-  made->stretches.reserve(SendLaneState::kMaxStretches);
+  made->segments.reserve(SendLaneState::kMaxSegments);
   // So that posting takes no memory.
   make_room(send_lanes_);
   make_room(free_send_lanes_, send_lanes_.size() + 1 - free_send_lanes_.size());
@@ -110,7 +110,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
 }
 
 // One page beyond the ring, as the mark that sends the reader back may lie there.
-std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
+std::byte* RemoteLanes::full_ring(void* opaque) noexcept {
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
   Status status = or_no_memory([&] {
@@ -118,7 +118,7 @@ std::byte* RemoteLanes::whole_ring(void* opaque) noexcept {
     return lane.mirror->memory.map(lane.ring_bytes + kRingPage);
   });
   if (status) {
-    lane.is_whole = true;
+    lane.is_full = true;
     return lane.mirror->memory.data();
   }
   if (lane.short_ns == 0) lane.short_ns = now_ns();
@@ -165,8 +165,8 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
     return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
                               job_.describe(job_.rank()))};
   }
-  memory.ring = lane->first;
-  memory.first_bytes = kFirstRingBytes;
+  memory.ring = lane->initial;
+  memory.initial_bytes = kInitialRingBytes;
   memory.consumed = &lane->credit;
   memory.sleeping = &never_;
   memory.ring_bytes = lane->ring_bytes;
@@ -186,9 +186,9 @@ Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& m
   arriving_.erase(found);
   rank = lane.peer->rank;
   channel = lane.channel;
-  memory.ring = lane.first;
-  memory.first_bytes = kFirstRingBytes;
-  memory.whole = &lane.whole;
+  memory.ring = lane.initial;
+  memory.initial_bytes = kInitialRingBytes;
+  memory.full = &lane.full;
   memory.consumed = &lane.consumed;
   memory.sleeping = &never_;
   memory.ring_bytes = lane.ring_bytes;

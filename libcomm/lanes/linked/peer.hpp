@@ -45,13 +45,13 @@ struct SendLaneState {
   // Where bytes of entries lie in the mirror from a position on: there is one at each turn and each
   // return to the start, and where the whole ring begins. What is under way is at most a ring,
   // which two of them cover, and what lies in the lane's first memory, which two cover.
-  struct Stretch {
+  struct Segment {
     std::uint64_t position;
     std::uint32_t offset;
-    std::uint8_t flags;  // kRestart, kWhole: of its first message
-    bool is_whole;       // in the mirror's memory, else in what the lane has first
+    std::uint8_t flags;  // kRestart, kFullRing: of its first message
+    bool is_full;        // in the mirror's memory, else in what the lane has first
   };
-  static constexpr std::size_t kMaxStretches = 4;
+  static constexpr std::size_t kMaxSegments = 4;
 
   RankPeer* peer = nullptr;
   int channel = 0;
@@ -66,16 +66,16 @@ struct SendLaneState {
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
   std::uint64_t accepted = 0, sent = 0;
-  std::vector<Stretch> stretches;
+  std::vector<Segment> segments;
   bool restarts = false;           // with what is accepted next
-  bool is_whole = false;           // what is accepted now lies in the mirror's memory
+  bool is_full = false;            // what is accepted now lies in the mirror's memory
   std::uint64_t short_ns = 0;      // since when there has been none for that
   bool waits_count = false;        // a link came up: what has arrived is not known yet
   bool is_listed = false;          // in the peer's `unsent`
   bool is_held = false;            // what is accepted may wait for more
   std::uint64_t let_go_after = 0;  // the poll after which something was last not held
 
-  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
+  alignas(64) std::byte initial[kInitialRingBytes + kEntryAlign] = {};
   alignas(64) std::atomic<std::uint64_t> credit{0};
 };
 
@@ -91,10 +91,10 @@ struct ReceiveLaneState {
   std::uint64_t word = 0;      // of credit, last given
   Mapping ring;                // once whole
   std::uint64_t short_ns = 0;  // since when there has been no memory for it
-  WholeRing whole;
+  FullRing full;
   SendLaneState* back = nullptr;
 
-  alignas(64) std::byte first[kFirstRingBytes + kEntryAlign] = {};
+  alignas(64) std::byte initial[kInitialRingBytes + kEntryAlign] = {};
   alignas(64) std::atomic<std::uint64_t> arrived{0};
   std::atomic<std::uint64_t> restarted{kNeverRestarted};
   std::atomic<std::uint64_t> told{0};

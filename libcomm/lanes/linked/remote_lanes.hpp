@@ -85,7 +85,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void restart(void* lane) noexcept;
   // All of a lane's mirror, which the next post is the first to lie in, at its start; what was
   // posted before stays where it was. Null: there is no memory; where that lasts, the peer is lost.
-  std::byte* whole_ring(void* lane) noexcept;
+  std::byte* full_ring(void* lane) noexcept;
   // Writes `word` to the `consumed` of the lane's writer; a later word replaces an earlier one.
   void return_credit(void* lane, std::uint64_t word) noexcept;
 
@@ -198,7 +198,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
   bool is_open(const SendLaneState& lane) const noexcept;
   void send_entries(SendLaneState& lane);
-  Code send_stretch(SendLaneState& lane);
+  Code send_segment(SendLaneState& lane);
   void send_held();
   bool pump_lanes(RankPeer& peer);
   bool send_owed(ReceiveLaneState& lane);

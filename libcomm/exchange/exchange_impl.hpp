@@ -130,7 +130,7 @@ struct ExchangeBase::Impl {
   bool rest(Thread& thread, std::size_t index) noexcept {
     In& in = *thread.live[index];
     // One that is broken stays listed, and is never listed again.
-    if (in.lane.arrival == nullptr || !(in.broken || in.lane.rests())) return false;
+    if (in.lane.arrival == nullptr || !(in.broken || in.lane.try_idle())) return false;
     thread.live[index] = thread.live.back();
     thread.live.pop_back();
     return true;

@@ -298,10 +298,10 @@ class RingReader {
   }
   // Where somebody else tells the writer too: shows what has been consumed, and learns how much of
   // that the writer has been told.
-  void share_credit(std::uint64_t told) noexcept {
+  void share_credit(std::uint64_t reported) noexcept {
     // release: pairs with the acquire of whoever tells the writer.
     consumed_word_->store(consumed_, std::memory_order_release);
-    if (told > returned_) returned_ = told;
+    if (reported > returned_) returned_ = reported;
   }
   std::uint64_t consumed() const noexcept { return consumed_; }
   bool broken() const noexcept { return broken_; }

@@ -29,7 +29,7 @@ inline constexpr const char* kNameServerVariable = "WEFT_NAME_SERVER";
 
 std::unique_ptr<Board> make_alone_board();
 
-struct RendezvousPlace {
+struct RendezvousParameters {
   int rank = 0;
   int size = 1;
   int app_number = 0;
@@ -42,10 +42,10 @@ struct RendezvousPlace {
 
 // Reads the five variables above. not_found if WEFT_RENDEZVOUS is not set, bad_setting if one of
 // them is missing or wrong.
-Status read_rendezvous_place(RendezvousPlace& place);
+Status read_rendezvous_parameters(RendezvousParameters& parameters);
 // Joins the server; as rank 0 without a launcher, runs it in a thread until close(), or until its
 // other party, if that began to run it, has closed: so what joins last should leave first there.
-Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
+Status make_rendezvous_board(const RendezvousParameters& parameters, int timeout_ms,
                              std::unique_ptr<Board>& board);
 
 // True if a PMIx launcher started this process; whether this build can use it is another matter.

@@ -142,12 +142,12 @@ Status check_foreign_launchers() {
 
 Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>& board) {
   // WEFT_RENDEZVOUS first: weftrun may run inside another launcher's process.
-  RendezvousPlace place;
-  Status status = read_rendezvous_place(place);
+  RendezvousParameters parameters;
+  Status status = read_rendezvous_parameters(parameters);
   if (status) {
-    place.party = party;
-    place.close_timeout_ms = settings.ms(Setting::peer_timeout_ms);
-    return make_rendezvous_board(place, settings.ms(Setting::start_timeout_ms), board);
+    parameters.party = party;
+    parameters.close_timeout_ms = settings.ms(Setting::peer_timeout_ms);
+    return make_rendezvous_board(parameters, settings.ms(Setting::start_timeout_ms), board);
   }
   if (status.code() != Code::not_found) return status;
   if (pmix_is_there()) return make_pmix_board(party, board);

@@ -46,24 +46,24 @@ Status read_whole_number(const char* variable, int& out) {
 // The server in a thread of rank 0. It ends once `stop` was called and all have left.
 class ServerThread {
  public:
-  static Status start(const RendezvousPlace& place, std::unique_ptr<ServerThread>& out) {
+  static Status start(const RendezvousParameters& parameters, std::unique_ptr<ServerThread>& out) {
     Server::Options options;
-    if (!split_address(place.address, options.host, options.port))
-      return {Code::bad_setting, fmt::format("{} is not host:port", place.address)};
+    if (!split_address(parameters.address, options.host, options.port))
+      return {Code::bad_setting, fmt::format("{} is not host:port", parameters.address)};
     // A host's own name often stands for a loopback address there, for another one elsewhere.
     in_addr_t v4;
     char v6[16];
     if (!is_loopback(options.host) && inet_pton(AF_INET, options.host.c_str(), &v4) != 1 &&
         inet_pton(AF_INET6, options.host.c_str(), v6) != 1)
       options.host.clear();
-    options.size = place.size;
-    options.key = place.key;
+    options.size = parameters.size;
+    options.key = parameters.key;
     std::unique_ptr<ServerThread> opened(new ServerThread);
     Status status = Server::listen(options, opened->server_);
     if (!status) return status;
     opened->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (opened->wake_ < 0) return {Code::no_memory, fmt::format("eventfd: {}", strerror(errno))};
-    opened->linger_ms_ = place.close_timeout_ms;
+    opened->linger_ms_ = parameters.close_timeout_ms;
     if (status = start_thread(opened->thread_, [raw = opened.get()] { raw->run(); }); !status)
       return status;
     out = std::move(opened);
@@ -103,12 +103,12 @@ class ServerThread {
       pollfd room{STDERR_FILENO, POLLOUT, 0};
       if (poll(&room, 1, 0) == 1) log_line(LogLevel::warn, 0, "{}", notice);
     }
-    if (!server_->failure() && !std::exchange(told_failure_, true))
+    if (!server_->failure() && !std::exchange(reported_failure_, true))
       log_line(LogLevel::error, 0, "{}", server_->failure().text());
   }
 
   std::unique_ptr<Server> server_;
-  bool told_failure_ = false;
+  bool reported_failure_ = false;
   int wake_ = -1;
   int linger_ms_ = 0;
   std::thread thread_;
@@ -116,16 +116,16 @@ class ServerThread {
 
 class RendezvousBoard final : public Board {
  public:
-  RendezvousBoard(const RendezvousPlace& place, std::unique_ptr<ServerThread> server)
-      : place_(place), server_(std::move(server)) {}
+  RendezvousBoard(const RendezvousParameters& parameters, std::unique_ptr<ServerThread> server)
+      : parameters_(parameters), server_(std::move(server)) {}
 
   Status join(int timeout_ms);
 
-  int rank() const noexcept override { return place_.rank; }
-  int size() const noexcept override { return place_.size; }
-  int app_number() const noexcept override { return place_.app_number; }
+  int rank() const noexcept override { return parameters_.rank; }
+  int size() const noexcept override { return parameters_.size; }
+  int app_number() const noexcept override { return parameters_.app_number; }
   std::string_view launcher() const noexcept override {
-    return place_.server_is_launcher ? "weftrun" : "rendezvous";
+    return parameters_.server_is_launcher ? "weftrun" : "rendezvous";
   }
   Status put(std::string_view key, std::string_view value) override;
   Status fence(int timeout_ms) override;
@@ -141,11 +141,12 @@ class RendezvousBoard final : public Board {
  private:
   Status connect_once(const Deadline& deadline);
   Status lost() {
-    return {Code::peer_lost, fmt::format("the rendezvous server at {} is gone", place_.address)};
+    return {Code::peer_lost,
+            fmt::format("the rendezvous server at {} is gone", parameters_.address)};
   }
   Status take_release(std::string_view body);
 
-  const RendezvousPlace place_;
+  const RendezvousParameters parameters_;
   Link link_;
   std::string pending_;  // encoded (key, value) since the last fence
   std::uint32_t num_pending_ = 0;
@@ -158,16 +159,16 @@ class RendezvousBoard final : public Board {
 Status RendezvousBoard::connect_once(const Deadline& deadline) {
   std::string hello;
   append_word(hello, kVersion);
-  append_word(hello, static_cast<std::uint32_t>(place_.rank));
-  append_word(hello, static_cast<std::uint32_t>(place_.size));
+  append_word(hello, static_cast<std::uint32_t>(parameters_.rank));
+  append_word(hello, static_cast<std::uint32_t>(parameters_.size));
   append_word(hello, static_cast<std::uint32_t>(getpid()));
-  append_word(hello, static_cast<std::uint32_t>(place_.party));
-  append_text(hello, place_.key);
-  Status status = link_.greet(place_.address, make_frame(Type::hello, hello), deadline);
+  append_word(hello, static_cast<std::uint32_t>(parameters_.party));
+  append_text(hello, parameters_.key);
+  Status status = link_.greet(parameters_.address, make_frame(Type::hello, hello), deadline);
   if (status.code() == Code::not_permitted)
     return {Code::not_permitted,
-            fmt::format("rank {} was refused by the rendezvous server at {}: {}", place_.rank,
-                        place_.address, status.text())};
+            fmt::format("rank {} was refused by the rendezvous server at {}: {}", parameters_.rank,
+                        parameters_.address, status.text())};
   if (status.code() == Code::bad_setting)
     return {Code::bad_setting, fmt::format("{}={}", kRendezvousVariable, status.text())};
   if (status.code() == Code::unsupported)
@@ -195,7 +196,7 @@ Status RendezvousBoard::put(std::string_view key, std::string_view value) {
   const std::size_t bytes = pending_.size() + key.size() + value.size() + 16;
   if (bytes > kMaxBodyBytes)
     return {Code::no_memory, fmt::format("rank {} publishes more than {} bytes before a fence",
-                                         place_.rank, kMaxBodyBytes)};
+                                         parameters_.rank, kMaxBodyBytes)};
   append_text(pending_, key);
   append_text(pending_, value);
   ++num_pending_;
@@ -240,7 +241,7 @@ Status RendezvousBoard::take_release(std::string_view body) {
     const std::uint32_t rank = reader.word();
     std::string key(reader.text());
     values.insert_or_assign({static_cast<int>(rank), std::move(key)}, std::string(reader.text()));
-    good = reader.ok() && rank < static_cast<std::uint32_t>(place_.size);
+    good = reader.ok() && rank < static_cast<std::uint32_t>(parameters_.size);
   }
   if (!good || !reader.complete())
     return {Code::corrupt, "the rendezvous server sent a malformed release"};
@@ -258,7 +259,7 @@ Status RendezvousBoard::get(int rank, std::string_view key, std::string& value) 
 
 Status RendezvousBoard::ask(Type type, std::string_view body, std::string& text) {
   if (!link_.is_open()) return lost();
-  Status status = link_.ask(type, body, Deadline(place_.close_timeout_ms + kGraceMs), text);
+  Status status = link_.ask(type, body, Deadline(parameters_.close_timeout_ms + kGraceMs), text);
   if (status == Code::timed_out || status == Code::corrupt) link_.close();
   return status;
 }
@@ -290,7 +291,7 @@ class SpawnedByLauncher final : public Spawned {
 };
 
 Status RendezvousBoard::spawn(const SpawnRequest& request, std::unique_ptr<Spawned>& spawned) {
-  if (!place_.server_is_launcher) return start_weftrun(request, spawned);
+  if (!parameters_.server_is_launcher) return start_weftrun(request, spawned);
   std::vector<std::string> words;
   if (Status status = weftrun_words(request, words); !status) return status;
   if (!request.path.empty()) words.insert(words.begin(), {"--path", request.path});
@@ -334,7 +335,7 @@ void RendezvousBoard::abort(int exit_code, std::string_view message) {
   std::string body;
   append_word(body, static_cast<std::uint32_t>(exit_code));
   append_text(body, message.substr(0, kMaxBodyBytes / 2));
-  if (!link_.send_frame(Type::abort, body, deadline) || !place_.server_is_launcher) return;
+  if (!link_.send_frame(Type::abort, body, deadline) || !parameters_.server_is_launcher) return;
   // weftrun ends this process, too. Until then nothing is to be done, and for no longer than this.
   Type type{};
   (void)link_.receive_frame(type, body, deadline);
@@ -342,7 +343,7 @@ void RendezvousBoard::abort(int exit_code, std::string_view message) {
 
 Status RendezvousBoard::close() {
   if (!link_.is_open()) return {};
-  const Deadline deadline(place_.close_timeout_ms);
+  const Deadline deadline(parameters_.close_timeout_ms);
   Type type{};
   std::string body;
   Status status = link_.send_frame(Type::goodbye, {}, deadline);
@@ -356,10 +357,10 @@ Status RendezvousBoard::close() {
 
 }  // namespace
 
-Status read_rendezvous_place(RendezvousPlace& place) {
+Status read_rendezvous_parameters(RendezvousParameters& parameters) {
   const char* address = getenv(kRendezvousVariable);
   if (address == nullptr) return Code::not_found;
-  RendezvousPlace read;
+  RendezvousParameters read;
   read.address = address;
   Status status = read_whole_number(kRankVariable, read.rank);
   if (status) status = read_whole_number(kSizeVariable, read.size);
@@ -388,20 +389,20 @@ Status read_rendezvous_place(RendezvousPlace& place) {
   }
   const char* launcher = getenv(kLauncherVariable);
   read.server_is_launcher = launcher != nullptr && std::string_view(launcher) == "weftrun";
-  place = std::move(read);
+  parameters = std::move(read);
   return {};
 }
 
-Status make_rendezvous_board(const RendezvousPlace& place, int timeout_ms,
+Status make_rendezvous_board(const RendezvousParameters& parameters, int timeout_ms,
                              std::unique_ptr<Board>& board) {
   std::unique_ptr<ServerThread> server;
-  if (place.rank == 0 && !place.server_is_launcher) {
-    Status status = ServerThread::start(place, server);
+  if (parameters.rank == 0 && !parameters.server_is_launcher) {
+    Status status = ServerThread::start(parameters, server);
     // Somebody listens there already. It should be this process's other party.
     if (!status && status.code() != Code::not_permitted) return status;
     if (!status) log_line(LogLevel::info, 0, "{}; joining who does", status.text());
   }
-  auto opened = std::make_unique<RendezvousBoard>(place, std::move(server));
+  auto opened = std::make_unique<RendezvousBoard>(parameters, std::move(server));
   Status status = opened->join(timeout_ms);
   if (status) board = std::move(opened);
   return status;

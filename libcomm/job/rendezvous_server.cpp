@@ -169,7 +169,7 @@ void Server::serve() {
   for (auto& [fd, connection] : connections_)
     if (connection->is_unidentified() && !connection->dead && connection->hello_deadline_ns <= now)
       drop(*connection, "said no hello in time");
-  for (Group& group : groups_) settle(group);
+  for (Group& group : groups_) resolve_fence(group);
   const auto num_ended = std::erase_if(connections_, [this](const auto& entry) {
     const bool has_ended =
         entry.second->dead || (entry.second->closing && entry.second->output.empty());
@@ -558,7 +558,7 @@ bool Server::quiet() const noexcept {
 }
 
 // Ends the fence if all have come, and the waiting of those who wait in vain.
-void Server::settle(Group& group) {
+void Server::resolve_fence(Group& group) {
   const std::uint64_t now = now_ns();
   std::size_t num_at_fence = 0;
   const Rank* gone = nullptr;

@@ -123,7 +123,7 @@ class Server {
   Group& group_of(const Connection& connection) noexcept;
   Rank& rank_of(const Connection& connection) noexcept;
   static void mark_gone(Group& group, int rank, std::string_view how);
-  void settle(Group& group);
+  void resolve_fence(Group& group);
   void release(Group& group);
   void fail_fence(Group& group, Code code, std::string_view why);
   static std::string name_missing(const Group& group);

@@ -111,7 +111,7 @@ struct ReceiveMemory {
   const std::atomic<std::uint64_t>* restarted = nullptr;
   // Remote: what the writer has been told of `consumed` along with other messages; the reader then
   // keeps `consumed` up to date, and calls return_credit() for the rest.
-  const std::atomic<std::uint64_t>* told = nullptr;
+  const std::atomic<std::uint64_t>* reported = nullptr;
   // Remote: where the fabric lists this lane, as `arrival`, when something has arrived. Both last
   // as long as the fabric.
   Arrivals* arrivals = nullptr;

@@ -51,7 +51,7 @@ struct CopyPolicy {
   }
 
   bool is_past_cache(std::size_t length) const noexcept { return length >= past_cache_bytes; }
-  bool is_announced(std::size_t length) const noexcept { return length > eager_max_bytes; }
+  bool uses_rendezvous(std::size_t length) const noexcept { return length > eager_max_bytes; }
   bool is_shared(std::size_t length) const noexcept { return length >= shared_min_bytes; }
   // The longest entry of a message of this length.
   std::size_t piece_of(std::size_t length) const noexcept {

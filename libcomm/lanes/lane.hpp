@@ -140,7 +140,7 @@ struct ReceiveLane {
   void* remote_lane = nullptr;
   const std::atomic<std::uint64_t>* arrived = nullptr;
   const std::atomic<std::uint64_t>* restarted = nullptr;
-  const std::atomic<std::uint64_t>* told = nullptr;
+  const std::atomic<std::uint64_t>* reported = nullptr;
   Arrivals* arrivals = nullptr;
   Arrival* arrival = nullptr;
   const FullRing* full = nullptr;  // null: it is there
@@ -160,7 +160,7 @@ struct ReceiveLane {
     remote_lane = memory.lane;
     arrived = memory.arrived;
     restarted = memory.restarted;
-    told = memory.told;
+    reported = memory.reported;
     arrivals = memory.arrivals;
     arrival = memory.arrival;
   }
@@ -181,7 +181,7 @@ struct ReceiveLane {
 
   // Remote, after a peek in vain: true if the reader need not look again before the fabric lists
   // the lane.
-  bool rests() noexcept {
+  bool try_idle() noexcept {
     arrival->is_listed.exchange(false, std::memory_order_acq_rel);
     if (Entry entry; !peek(entry)) return !ring.broken();
     return arrival->is_listed.exchange(true, std::memory_order_acq_rel);
@@ -191,8 +191,8 @@ struct ReceiveLane {
   // costs a message, and with less than a quarter of the ring held back the sender never waits.
   void return_credit(bool idle) noexcept {
     // relaxed: a number of this lane's own bytes.
-    if (told != nullptr) [[unlikely]]
-      ring.share_credit(told->load(std::memory_order_relaxed));
+    if (reported != nullptr) [[unlikely]]
+      ring.share_credit(reported->load(std::memory_order_relaxed));
     if (ring.unreturned() >= credit_step || (idle && remote == nullptr && ring.unreturned() != 0))
       return_now();
   }

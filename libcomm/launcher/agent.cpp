@@ -32,22 +32,22 @@ class Agent final : public HostEvents {
   int run(int signals);
 
  private:
-  void started(int rank, pid_t pid) override { tell(Message::started, body(rank).word(pid)); }
+  void started(int rank, pid_t pid) override { report(Message::started, body(rank).word(pid)); }
   void wrote(int rank, Stream stream, std::string_view bytes) override {
-    tell(Message::output, body(rank).word(static_cast<std::size_t>(stream)).text(bytes));
+    report(Message::output, body(rank).word(static_cast<std::size_t>(stream)).text(bytes));
   }
   void closed(int rank, Stream stream) override {
-    tell(Message::closed, body(rank).word(static_cast<std::size_t>(stream)));
+    report(Message::closed, body(rank).word(static_cast<std::size_t>(stream)));
   }
   void exited(int rank, int wait_status) override {
-    tell(Message::exited, body(rank).word(static_cast<std::size_t>(wait_status)));
+    report(Message::exited, body(rank).word(static_cast<std::size_t>(wait_status)));
   }
   void lost(int, const Status&) override {}  // the host is this one
-  void said(const std::string& text) override { tell(Message::said, Body().text(text)); }
+  void said(const std::string& text) override { report(Message::said, Body().text(text)); }
   bool has_room() override { return channel_.queued() < kOutputBytes; }
 
   static Body body(int rank) { return Body().word(static_cast<std::size_t>(rank)); }
-  void tell(Message type, const Body& body) { channel_.send(make_message(type, body)); }
+  void report(Message type, const Body& body) { channel_.send(make_message(type, body)); }
   void handle(const Channel::Received& message);
   Status start(std::string_view body);
   Status visit(Assignment& assignment);
@@ -71,7 +71,7 @@ int Agent::run(int signals) {
     host_->serve();
     if (const std::size_t taken = input_given_ - host_->input_left(); taken > 0) {
       input_given_ -= taken;
-      tell(Message::input_taken, Body().word(taken));
+      report(Message::input_taken, Body().word(taken));
     }
     if (channel_.state() != Channel::State::open) ending_ = true;
     if (link_.is_open()) {
@@ -103,8 +103,8 @@ void Agent::handle(const Channel::Received& message) {
   switch (message.type) {
     case Message::start:
       if (Status status = start(message.body); !status) {
-        tell(Message::failed,
-             Body().word(static_cast<std::size_t>(status.code())).text(status.text()));
+        report(Message::failed,
+               Body().word(static_cast<std::size_t>(status.code())).text(status.text()));
         ending_ = true;
       }
       return;

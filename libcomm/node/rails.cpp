@@ -337,7 +337,7 @@ void Session::on_stripe_done(Rail::Stripe& stripe, Code code) {
     pump_stripes(finished);
     if (!waiting_.empty()) make_busy();
   }
-  if (&rail == &main_ && code == Code::ok) link_.note_heard(transport_.now_ns_);
+  if (&rail == &main_ && code == Code::ok) link_.note_received(transport_.now_ns_);
   finished.finish_all();
 }
 

@@ -216,7 +216,7 @@ void Session::on_request_done(Work& work, Code code) {
     if (!waiting_.empty()) make_busy();
   }
   // What ends on a rail says nothing of the main link.
-  if (is_main) link_.note_heard(transport_.now_ns_);
+  if (is_main) link_.note_received(transport_.now_ns_);
   finished.finish_all();
 }
 

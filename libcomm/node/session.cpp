@@ -141,7 +141,7 @@ void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uin
 }
 
 void Session::note_up() {
-  link_.note_heard(now_ns());
+  link_.note_received(now_ns());
   {
     // After a break the next device is tried first.
     std::lock_guard lock(lock_);

@@ -252,7 +252,7 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
     case State::broken:
       // Silence before the break counts, too.
       if (now > (state_ == State::connecting ? began_ns_
-                 : last_heard_ns_ != 0       ? std::min(broken_since_ns_, last_heard_ns_)
+                 : last_received_ns_ != 0    ? std::min(broken_since_ns_, last_received_ns_)
                                              : broken_since_ns_) +
                     timeout_ns)
         return Due::gone;
@@ -269,10 +269,11 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
         last_heard_ns_ = now;
       } else if (now > last_heard_ns_ + timeout_ns) {
         return Due::gone;
-      } else if (retains() && now > last_heard_ns_ + timeout_ns / 2 &&
-                 last_asked_ns_ > last_heard_ns_) {
+      } else if (retains() && now > last_received_ns_ + timeout_ns / 2 &&
+                 last_asked_ns_ > last_received_ns_) {
         return Due::stalled;
-      } else if (now > last_heard_ns_ + timeout_ns / 4 && now > last_asked_ns_ + timeout_ns / 4) {
+      } else if (now > last_received_ns_ + timeout_ns / 4 &&
+                 now > last_asked_ns_ + timeout_ns / 4) {
         last_asked_ns_ = now;
         Head head{.kind = Kind::ping, .acked = num_received_};
         // If there is no room, or the link is down, silence is enough.

@@ -130,7 +130,7 @@ class ReliableLink {
   bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
 
   std::uint64_t began_ns_;
-  std::uint64_t last_heard_ns_ = 0, last_asked_ns_ = 0;
+  std::uint64_t last_received_ns_ = 0, last_asked_ns_ = 0;
   std::uint64_t linked_at_ns_ = 0;  // when the link began that there is
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
 };

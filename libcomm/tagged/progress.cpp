@@ -57,7 +57,7 @@ void Engine::Impl::progress_remote() {
   for (std::size_t i = 0; i < arriving.size();) {
     Peer& peer = *arriving[i];
     drain(peer);
-    if (peer.lost || !peer.in.rests()) {
+    if (peer.lost || !peer.in.try_idle()) {
       ++i;
       continue;
     }
@@ -399,7 +399,7 @@ bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::size_t piece = peer.copies.piece_of(request.length);
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || peer.copies.is_announced(request.length) || peer.out.on_hold())
+    if (request.synchronous || peer.copies.uses_rendezvous(request.length) || peer.out.on_hold())
       return announce(peer, request);
     if (request.length <= piece) {
       if (!send_piece(peer, request, kEager, immediate, 0, request.length)) return false;

@@ -66,8 +66,8 @@ void meet(tagged::Engine& engine, int victim) {
 
 Status open(const Settings& settings, const char* hosts, std::unique_ptr<Members>& job) {
   if (hosts == nullptr) return Members::open(settings, job);
-  RendezvousPlace place;
-  if (Status read = read_rendezvous_place(place); !read) return read;
+  RendezvousParameters place;
+  if (Status read = read_rendezvous_parameters(place); !read) return read;
   std::unique_ptr<Board> board;
   if (Status made = make_rendezvous_board(place, 60'000, board); !made) return made;
   return Members::open(

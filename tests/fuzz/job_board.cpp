@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     close(fd);
   });
-  RendezvousPlace place;
+  RendezvousParameters place;
   place.rank = 1;
   place.size = 2;
   place.address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));

@@ -46,7 +46,7 @@ void run_ranks(const std::string& kind, int size,
     threads.emplace_back([&, rank] {
       auto& board = boards[static_cast<std::size_t>(rank)];
       if (kind == "rendezvous") {
-        RendezvousPlace place;
+        RendezvousParameters place;
         place.rank = rank;
         place.size = size;
         place.address = address;

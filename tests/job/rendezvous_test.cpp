@@ -46,8 +46,8 @@ class Running {
     close(stop_[0]);
   }
 
-  RendezvousPlace place(int rank, int size, const std::string& key = "right") const {
-    RendezvousPlace place;
+  RendezvousParameters place(int rank, int size, const std::string& key = "right") const {
+    RendezvousParameters place;
     place.rank = rank;
     place.size = size;
     place.address = "127.0.0.1:" + std::to_string(port_);
@@ -292,7 +292,7 @@ TEST_CASE("without a server a rank gives up in time and says where it looked") {
     const Running running(options_of(1));
     port = running.port();
   }
-  RendezvousPlace place;
+  RendezvousParameters place;
   place.rank = 1;
   place.size = 2;
   place.address = "127.0.0.1:" + std::to_string(port);
@@ -322,7 +322,7 @@ TEST_CASE("what is no server is recognised") {
     while (recv(client, buffer, sizeof buffer, 0) > 0) continue;
     close(client);
   });
-  RendezvousPlace place;
+  RendezvousParameters place;
   place.size = 2;
   place.server_is_launcher = true;
   place.address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
@@ -365,8 +365,8 @@ TEST_CASE("the environment of a rank is checked") {
     set(kSizeVariable, entry.size);
     set(kRendezvousVariable, entry.address);
     set(kJobKeyVariable, entry.key);
-    RendezvousPlace place;
-    const Status status = read_rendezvous_place(place);
+    RendezvousParameters place;
+    const Status status = read_rendezvous_parameters(place);
     INFO(entry.complaint << ": " << status.text());
     CHECK(status == Code::bad_setting);
     CHECK(status.text().find(entry.complaint) != std::string::npos);
@@ -375,10 +375,10 @@ TEST_CASE("the environment of a rank is checked") {
   set(kSizeVariable, "2");
   set(kRendezvousVariable, "[::1]:9");
   set(kJobKeyVariable, "k");
-  RendezvousPlace place;
-  CHECK(read_rendezvous_place(place).ok());
+  RendezvousParameters place;
+  CHECK(read_rendezvous_parameters(place).ok());
   CHECK(place.rank == 1);
   set(kRendezvousVariable, nullptr);
-  CHECK(read_rendezvous_place(place) == Code::not_found);
+  CHECK(read_rendezvous_parameters(place) == Code::not_found);
   for (const char* name : {kRankVariable, kSizeVariable, kJobKeyVariable}) set(name, nullptr);
 }

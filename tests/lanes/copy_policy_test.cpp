@@ -38,7 +38,7 @@ TEST_CASE("each length has one way, and the ways come in order") {
     INFO(row.length);
     CHECK(near.is_past_cache(row.length) == row.past_cache);
     CHECK(near.piece_of(row.length) == row.piece);
-    CHECK(near.is_announced(row.length) == row.announced);
+    CHECK(near.uses_rendezvous(row.length) == row.announced);
     CHECK(near.is_shared(row.length) == row.shared);
   }
 }
@@ -69,7 +69,7 @@ TEST_CASE("data for a mirror are never written past the caches") {
   const CopyPolicy plain = CopyPolicy::plain(1000, 5000);
   CHECK_FALSE(plain.is_past_cache(std::size_t{1} << 40));
   CHECK(plain.piece_of(1 << 20) == 1000);
-  CHECK(plain.is_announced(5001));
-  CHECK_FALSE(plain.is_announced(5000));
+  CHECK(plain.uses_rendezvous(5001));
+  CHECK_FALSE(plain.uses_rendezvous(5000));
   CHECK_FALSE(plain.is_shared(std::size_t{1} << 40));
 }

@@ -96,9 +96,9 @@ Code operate(transport::RemoteLanes& lanes, std::string_view what, const MemoryN
 Status join(bool as_stranger, const Settings& settings, std::unique_ptr<Members>& job) {
   if (!as_stranger || std::string_view(getenv(kRankVariable)) != "1")
     return Members::open(settings, job);
-  RendezvousPlace place;
+  RendezvousParameters place;
   std::unique_ptr<Board> board;
-  Status status = read_rendezvous_place(place);
+  Status status = read_rendezvous_parameters(place);
   if (status) status = make_rendezvous_board(place, 30000, board);
   if (!status) return status;
   return Members::open(

@@ -704,7 +704,7 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
           answers && fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) == 1;
       if (!accepted || !known) {
         if (known) {
-          [[maybe_unused]] const Code told = send(*link, Kind::closed, link->peer_token, {}, {});
+          [[maybe_unused]] const Code sent = send(*link, Kind::closed, link->peer_token, {}, {});
         }
         links_.erase(event.link);
         delete link;

@@ -350,8 +350,8 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
       if (under_way == 0 || link->completed != link->seen_completed) link->num_still = 0;
       link->seen_completed = link->completed;
       has_stopped = ++link->num_still > kStillLooks;
-      const auto told = static_cast<std::int32_t>(link->last_signalled - link->completed);
-      if (under_way > 0 && told <= 0 && link->room() > 1) {
+      const auto outstanding = static_cast<std::int32_t>(link->last_signalled - link->completed);
+      if (under_way > 0 && outstanding <= 0 && link->room() > 1) {
         ibv_send_wr request{};
         request.opcode = IBV_WR_RDMA_WRITE;
         [[maybe_unused]] const Code code = post(*link, request, {}, true);

@@ -13,8 +13,8 @@ namespace {
 
 // Many times what it takes where nothing is in the way. When a card has stopped, the first one
 // shows it, and the others are not to add up.
-constexpr std::chrono::milliseconds kPatience{100};
-constexpr std::chrono::milliseconds kPatienceAfterLate{1};
+constexpr std::chrono::milliseconds kDeadline{100};
+constexpr std::chrono::milliseconds kDeadlineAfterLate{1};
 
 bool is_done(const std::future<void>& ending, std::chrono::milliseconds limit) {
   return ending.wait_for(limit) == std::future_status::ready;
@@ -30,7 +30,7 @@ void put_in_error_state(ibv_qp* qp) noexcept {
 
 void Reaper::destroy(ibv_qp* qp) noexcept {
   put_in_error_state(qp);
-  const auto patience = idle() ? kPatience : kPatienceAfterLate;
+  const auto deadline = idle() ? kDeadline : kDeadlineAfterLate;
   std::shared_ptr<std::packaged_task<void()>> task;
   std::future<void> ending;
   const Code prepared = or_no_memory([&] {
@@ -41,7 +41,7 @@ void Reaper::destroy(ibv_qp* qp) noexcept {
   if (prepared != Code::ok) return (void)ibv_destroy_qp(qp);
   std::thread thread;
   if (!start_thread(thread, [task] { (*task)(); })) return (*task)();  // this one, then
-  if (is_done(ending, patience)) return thread.join();
+  if (is_done(ending, deadline)) return thread.join();
   thread.detach();
   late_.push_back(std::move(ending));
 }

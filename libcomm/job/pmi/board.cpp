@@ -68,7 +68,7 @@ Status bad_variable(const char* name, const char* value) {
 }
 
 // The socket that the launcher left open for this process.
-Status inherited_socket(int& fd, pmi::Place& place) {
+Status inherited_socket(int& fd, pmi::ProcessInfo& info) {
   const char* text = getenv(kSocketVariable);
   struct stat about {};
   if (!parse_whole(text, 0, 1 << 30, fd) || fstat(fd, &about) != 0 || !S_ISSOCK(about.st_mode))
@@ -77,15 +77,15 @@ Status inherited_socket(int& fd, pmi::Place& place) {
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return bad_variable(kSocketVariable, text);
   const char* size = getenv("PMI_SIZE");
   const char* rank = getenv("PMI_RANK");
-  if (size == nullptr || !parse_whole(size, 1, rendezvous::kMaxRanks, place.size))
+  if (size == nullptr || !parse_whole(size, 1, rendezvous::kMaxRanks, info.size))
     return bad_variable("PMI_SIZE", size);
-  if (rank == nullptr || !parse_whole(rank, 0, place.size - 1, place.rank))
+  if (rank == nullptr || !parse_whole(rank, 0, info.size - 1, info.rank))
     return bad_variable("PMI_RANK", rank);
   return {};
 }
 
 // Hydra with -pmi-port: the process connects and says which one it is.
-Status connected_socket(pmi::Deadline deadline, int& fd, pmi::Place& place) {
+Status connected_socket(pmi::Deadline deadline, int& fd, pmi::ProcessInfo& info) {
   const char* text = getenv(kAddressVariable);
   const std::string_view address = text;
   const std::size_t colon = address.rfind(':');
@@ -117,13 +117,13 @@ Status connected_socket(pmi::Deadline deadline, int& fd, pmi::Place& place) {
   pmi::Answer answer;
   Status status =
       connection.ask_line(fmt::format("cmd=initack pmiid={}", id), "initack", deadline, answer);
-  for (const auto& [name, value] : {std::pair("size", &place.size), std::pair("rank", &place.rank),
+  for (const auto& [name, value] : {std::pair("size", &info.size), std::pair("rank", &info.rank),
                                     std::pair("debug", static_cast<int*>(nullptr))}) {
     if (status) status = connection.receive_line("set", deadline, answer);
     if (status && value != nullptr && !answer.number(name, 0, rendezvous::kMaxRanks, *value))
       status = {Code::corrupt, fmt::format("the launcher's PMI server tells no {}", name)};
   }
-  if (status && place.rank >= place.size)
+  if (status && info.rank >= info.size)
     status = {Code::corrupt, "the launcher's PMI server tells no valid rank and size"};
   if (!status) close(fd);
   return status;
@@ -131,16 +131,16 @@ Status connected_socket(pmi::Deadline deadline, int& fd, pmi::Place& place) {
 
 Status join_server(pmi::Deadline deadline, std::shared_ptr<pmi::Client>& client) {
   int fd = -1;
-  pmi::Place place;
-  Status status = getenv(kSocketVariable) != nullptr ? inherited_socket(fd, place)
-                                                     : connected_socket(deadline, fd, place);
+  pmi::ProcessInfo info;
+  Status status = getenv(kSocketVariable) != nullptr ? inherited_socket(fd, info)
+                                                     : connected_socket(deadline, fd, info);
   if (!status) return status;
   std::unique_ptr<pmi::Client> joined;
   // Slurm's server has version 2 as its own, all others version 1.
   const bool second_first = getenv("SLURM_JOB_ID") != nullptr;
   for (const bool second : {second_first, !second_first}) {
     status = second ? pmi::join_version_2(fd, deadline, joined)
-                    : pmi::join_version_1(fd, place, deadline, joined);
+                    : pmi::join_version_1(fd, info, deadline, joined);
     if (status.code() != Code::unsupported) break;
   }
   if (status) client = std::move(joined);
@@ -153,13 +153,13 @@ class PmiBoard final : public Board {
       : client_(std::move(client)),
         prefix_(fmt::format("weft.{}{}", party == Party::mpi ? "m" : "t", number)),
         timeout_ms_(timeout_ms),
-        of_ranks_(static_cast<std::size_t>(client_->place().size)) {}
+        of_ranks_(static_cast<std::size_t>(client_->info().size)) {}
 
-  int rank() const noexcept override { return client_->place().rank; }
-  int size() const noexcept override { return client_->place().size; }
-  int app_number() const noexcept override { return client_->place().app_number; }
+  int rank() const noexcept override { return client_->info().rank; }
+  int size() const noexcept override { return client_->info().size; }
+  int app_number() const noexcept override { return client_->info().app_number; }
   std::string_view launcher() const noexcept override {
-    return client_->place().version == 1 ? "pmi1" : "pmi2";
+    return client_->info().version == 1 ? "pmi1" : "pmi2";
   }
 
   Status put(std::string_view key, std::string_view value) override {
@@ -207,7 +207,7 @@ Status PmiBoard::fence(int timeout_ms) {
   pending_.clear();
   const std::string text = pmi::to_text(body);
   // The first piece begins with the number of all.
-  const std::size_t room = client_->place().max_value_bytes - 8;
+  const std::size_t room = client_->info().max_value_bytes - 8;
   const std::size_t num_pieces = std::max<std::size_t>(1, (text.size() + room - 1) / room);
   if (num_pieces > kMaxPieces)
     return {Code::bad_argument, fmt::format("{} bytes are too many for the launcher", body.size())};

@@ -11,7 +11,7 @@
 namespace weft::pmi {
 
 // What the process knows once it has joined.
-struct Place {
+struct ProcessInfo {
   int version = 1;
   int rank = 0;
   int size = 1;
@@ -22,7 +22,7 @@ struct Place {
 class Client {
  public:
   virtual ~Client() = default;
-  const Place& place() const { return place_; }
+  const ProcessInfo& info() const { return info_; }
   // Once for every key, of 64 letters at most.
   virtual Status put(std::string_view key, std::string_view value, Deadline deadline) = 0;
   virtual Status fence(Deadline deadline) = 0;
@@ -34,11 +34,11 @@ class Client {
   virtual void finalize() = 0;
 
  protected:
-  Place place_;
+  ProcessInfo info_;
 };
 
 // Joins over a connected socket; `place` has rank and size if the environment told them.
-Status join_version_1(int fd, const Place& place, Deadline deadline,
+Status join_version_1(int fd, const ProcessInfo& info, Deadline deadline,
                       std::unique_ptr<Client>& client);
 Status join_version_2(int fd, Deadline deadline, std::unique_ptr<Client>& client);
 

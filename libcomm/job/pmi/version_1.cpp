@@ -11,7 +11,7 @@ namespace {
 
 class Version1 final : public Client {
  public:
-  Version1(int fd, const Place& place) : connection_(fd) { place_ = place; }
+  Version1(int fd, const ProcessInfo& info) : connection_(fd) { info_ = info; }
 
   Status join(Deadline deadline) {
     Answer answer;
@@ -25,12 +25,12 @@ class Version1 final : public Client {
     int max_value_bytes = 0;
     if (!answer.number("vallen_max", 64, 1 << 20, max_value_bytes))
       return {Code::corrupt, "the launcher's PMI server tells no length of values"};
-    place_.version = 1;
+    info_.version = 1;
     // A part of it may be the end of the text there.
-    place_.max_value_bytes = static_cast<std::size_t>(max_value_bytes) - 16;
+    info_.max_value_bytes = static_cast<std::size_t>(max_value_bytes) - 16;
     status = connection_.ask_line("cmd=get_appnum", "appnum", deadline, answer);
     if (!status) return status;
-    (void)answer.number("appnum", 0, rendezvous::kMaxRanks, place_.app_number);
+    (void)answer.number("appnum", 0, rendezvous::kMaxRanks, info_.app_number);
     status = connection_.ask_line("cmd=get_my_kvsname", "my_kvsname", deadline, answer);
     if (!status) return status;
     space_ = answer.field("kvsname");
@@ -78,9 +78,9 @@ class Version1 final : public Client {
 
 }  // namespace
 
-Status join_version_1(int fd, const Place& place, Deadline deadline,
+Status join_version_1(int fd, const ProcessInfo& info, Deadline deadline,
                       std::unique_ptr<Client>& client) {
-  auto joined = std::make_unique<Version1>(fd, place);
+  auto joined = std::make_unique<Version1>(fd, info);
   Status status = joined->join(deadline);
   if (status) client = std::move(joined);
   return status;

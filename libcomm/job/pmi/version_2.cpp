@@ -31,12 +31,12 @@ class Version2 final : public Client {
                               "fullinit-response", deadline, answer);
     if (!status) return status;
     if (Status good = check(answer, "fullinit"); !good) return good;
-    place_.version = 2;
-    place_.max_value_bytes = kMaxValueBytes - 16;
-    if (!answer.number("size", 1, rendezvous::kMaxRanks, place_.size) ||
-        !answer.number("rank", 0, place_.size - 1, place_.rank))
+    info_.version = 2;
+    info_.max_value_bytes = kMaxValueBytes - 16;
+    if (!answer.number("size", 1, rendezvous::kMaxRanks, info_.size) ||
+        !answer.number("rank", 0, info_.size - 1, info_.rank))
       return {Code::corrupt, "the launcher's PMI server tells no valid rank and size"};
-    (void)answer.number("appnum", 0, rendezvous::kMaxRanks, place_.app_number);
+    (void)answer.number("appnum", 0, rendezvous::kMaxRanks, info_.app_number);
     status = connection_.ask_frame("cmd=job-getid;", "job-getid-response", deadline, answer);
     if (!status) return status;
     job_ = answer.field("jobid");

@@ -107,7 +107,7 @@ Code RemoteLanes::send_segment(SendLaneState& lane) {
   if (code != Code::ok) return code;
   if (in_place) ++lane.mirror->under_way;
   lane.sent += bytes;
-  if (lane.back != nullptr) lane.back->told.store(credit, std::memory_order_relaxed);
+  if (lane.back != nullptr) lane.back->reported.store(credit, std::memory_order_relaxed);
   return Code::ok;
 }
 
@@ -165,7 +165,7 @@ bool RemoteLanes::send_count(ReceiveLaneState& lane) {
   const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
   message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
   if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
-  lane.told.store(message.word & ~kFlagMask, std::memory_order_relaxed);
+  lane.reported.store(message.word & ~kFlagMask, std::memory_order_relaxed);
   lane.owes_count = lane.owes_credit = false;
   return true;
 }

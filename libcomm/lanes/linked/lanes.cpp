@@ -194,7 +194,7 @@ Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& m
   memory.ring_bytes = lane.ring_bytes;
   memory.arrived = &lane.arrived;
   memory.restarted = &lane.restarted;
-  memory.told = &lane.told;
+  memory.reported = &lane.reported;
   memory.arrivals = lane.arrivals;
   memory.arrival = &lane.arrival;
   memory.lane = &lane;

@@ -97,8 +97,8 @@ struct ReceiveLaneState {
   alignas(64) std::byte initial[kInitialRingBytes + kEntryAlign] = {};
   alignas(64) std::atomic<std::uint64_t> arrived{0};
   std::atomic<std::uint64_t> restarted{kNeverRestarted};
-  std::atomic<std::uint64_t> told{0};
-  std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::told
+  std::atomic<std::uint64_t> reported{0};
+  std::atomic<std::uint64_t> consumed{0};  // by the reader, see ReceiveMemory::reported
   Arrival arrival;
   Arrivals* arrivals = nullptr;
 };
@@ -120,7 +120,7 @@ struct RankPeer final : TargetSide::Memory {
       : lanes(of), rank(number), name(called), link(*this), target_side(link, *this) {}
   void make_busy() override;
   std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
-  fabric::Request* lend(const RemoteRange& range, std::size_t bytes) override;
+  fabric::Request* pin(const RemoteRange& range, std::size_t bytes) override;
 
   RemoteLanes& lanes;
   const int rank;          // here; of strangers their number

@@ -350,7 +350,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
 void RemoteLanes::note_up(RankPeer& peer) {
   peer.answered = true;
   peer.num_refusals = 0;
-  peer.link.note_heard(now_ns_);
+  peer.link.note_received(now_ns_);
   for (auto& [channel, pair] : peer.pairs) {
     if (pair.receive == nullptr || pair.receive->closed) continue;
     pair.receive->owes_count = true;
@@ -388,7 +388,7 @@ void RemoteLanes::tick() {
   std::erase_if(retired_,
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   if (was_away)
-    for (RankPeer* peer : known_) peer->link.note_heard(now_ns_);
+    for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
   for (std::size_t left = share_of_look(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
@@ -445,7 +445,7 @@ bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
 
 void RemoteLanes::watch(RankPeer& peer) {
   if (life(peer.rank).is_watched.exchange(true, std::memory_order_relaxed)) return;
-  peer.link.note_heard(now_ns());
+  peer.link.note_received(now_ns());
 }
 
 PeerState RemoteLanes::state(int rank) noexcept {

@@ -123,11 +123,11 @@ class RemoteLanes final : public Lanes, fabric::Events {
     bool is_writable;
     std::uint64_t named;                     // the address of its start, as peers name it
     fabric::Registration registration = {};  // where the fabric does any of them
-    std::size_t num_lent = 0;                // bodies that the fabric reads there
+    std::size_t num_pinned = 0;              // bodies that the fabric reads there
     bool is_ending = false;                  // for peers there is no such memory any more
   };
   // A body of an answer, which the fabric takes from where it is.
-  struct Lent : fabric::Request {
+  struct Pinned : fabric::Request {
     static void on_done(fabric::Request& request, Code) noexcept;
     RemoteLanes* lanes = nullptr;
     RankPeer* peer = nullptr;
@@ -224,7 +224,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   bool is_one_sided() const;
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
   Registered* find_registered(const RemoteRange& range, std::uint32_t rights);
-  Lent* lend(RankPeer& peer, Registered& memory);
+  Pinned* pin(RankPeer& peer, Registered& memory);
   void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
   Members& job_;
@@ -260,8 +260,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<RemoteOperation*> free_operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
-  std::deque<Lent> lent_;
-  std::vector<Lent*> free_lent_;
+  std::deque<Pinned> pinned_;
+  std::vector<Pinned*> free_pinned_;
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;

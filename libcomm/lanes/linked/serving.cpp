@@ -134,13 +134,13 @@ Status RemoteLanes::unshare(const MemoryName& memory) {
 void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
   Registered& memory = registered_.at(key);
   memory.is_ending = true;
-  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; memory.num_lent > 0;) {
+  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; memory.num_pinned > 0;) {
     poll_locked();
-    if (memory.num_lent == 0) break;
+    if (memory.num_pinned == 0) break;
     // Peers that do not take their answers ask again over another link, and are refused.
     if (now_ns() > limit) {
-      for (const Lent& lent : lent_)
-        if (lent.memory == &memory) drop_link(*lent.peer);
+      for (const Pinned& pinned : pinned_)
+        if (pinned.memory == &memory) drop_link(*pinned.peer);
       break;
     }
     lock.unlock();
@@ -184,35 +184,35 @@ std::byte* RankPeer::find_shared(const RemoteRange& range, std::uint32_t rights,
   return memory != nullptr ? memory->start + (range.address - memory->named) : nullptr;
 }
 
-fabric::Request* RankPeer::lend(const RemoteRange& range, std::size_t bytes) {
+fabric::Request* RankPeer::pin(const RemoteRange& range, std::size_t bytes) {
   if (bytes < lanes.endpoint_->limits().in_place_min) return nullptr;
-  return lanes.lend(*this, *lanes.find_registered(range, fabric::kRead));
+  return lanes.pin(*this, *lanes.find_registered(range, fabric::kRead));
 }
 
 // Null: there is no memory to keep count of it.
-RemoteLanes::Lent* RemoteLanes::lend(RankPeer& peer, Registered& memory) {
+RemoteLanes::Pinned* RemoteLanes::pin(RankPeer& peer, Registered& memory) {
   const Code code = or_no_memory([&] {
-    if (!free_lent_.empty()) return;
-    make_room(free_lent_, lent_.size() + 1);  // giving back takes no memory
-    free_lent_.push_back(&lent_.emplace_back());
+    if (!free_pinned_.empty()) return;
+    make_room(free_pinned_, pinned_.size() + 1);  // giving back takes no memory
+    free_pinned_.push_back(&pinned_.emplace_back());
   });
   if (code != Code::ok) return nullptr;
-  Lent* lent = free_lent_.back();
-  free_lent_.pop_back();
-  lent->done = Lent::on_done;
-  lent->lanes = this;
-  lent->peer = &peer;
-  lent->memory = &memory;
-  ++memory.num_lent;
-  return lent;
+  Pinned* pinned = free_pinned_.back();
+  free_pinned_.pop_back();
+  pinned->done = Pinned::on_done;
+  pinned->lanes = this;
+  pinned->peer = &peer;
+  pinned->memory = &memory;
+  ++memory.num_pinned;
+  return pinned;
 }
 
 // In poll() or close() of the endpoint, which are called with the lock held, or where the link does
 // not take the body.
-void RemoteLanes::Lent::on_done(fabric::Request& request, Code) noexcept {
-  auto& lent = static_cast<Lent&>(request);
-  --std::exchange(lent.memory, nullptr)->num_lent;
-  lent.lanes->free_lent_.push_back(&lent);
+void RemoteLanes::Pinned::on_done(fabric::Request& request, Code) noexcept {
+  auto& pinned = static_cast<Pinned&>(request);
+  --std::exchange(pinned.memory, nullptr)->num_pinned;
+  pinned.lanes->free_pinned_.push_back(&pinned);
 }
 
 }  // namespace weft::transport

@@ -50,10 +50,10 @@ void AtomicServer::run() noexcept {
   auto& bell = arena_->header().atomic_bell;
   for (;;) {
     // acquire: requests posted before it rang; pairs with the release in ask().
-    const std::uint32_t heard = bell.load(std::memory_order_acquire);
+    const std::uint32_t seen = bell.load(std::memory_order_acquire);
     if (stopping_.load()) return;
     for (std::uint32_t i = 0; i < num_local_; ++i) serve(i);
-    futex_wait(&bell, heard, kSleepUs * 20);
+    futex_wait(&bell, seen, kSleepUs * 20);
   }
 }
 

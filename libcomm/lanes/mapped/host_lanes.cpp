@@ -512,7 +512,7 @@ class ArenaLanes final : public HostLanes {
     switch (error) {
       case EPERM:
       case ENOSYS:
-        if (!told_.exchange(true)) {
+        if (!is_reported_.exchange(true)) {
           log_line(
               LogLevel::info, job_.rank(),
               "copying straight between processes is refused ({}; Yama or a seccomp profile?): "
@@ -631,7 +631,7 @@ class ArenaLanes final : public HostLanes {
   std::size_t me_ = 0;
   const int getpid_ = getpid();
   bool direct_copy_ = true;
-  std::atomic<bool> told_{false};
+  std::atomic<bool> is_reported_{false};
   std::atomic<bool> refused_{false};  // the kernel has refused a copy
   static constexpr std::size_t kBounceBytes = 256 * 1024;
   std::mutex bouncing_;  // guards what copies by owners go through

@@ -173,7 +173,7 @@ Status RendezvousBoard::connect_once(const Deadline& deadline) {
     return {Code::bad_setting, fmt::format("{}={}", kRendezvousVariable, status.text())};
   if (status.code() == Code::unsupported)
     return {Code::unsupported, fmt::format("rank {} on {} cannot reach the rendezvous server at {}",
-                                           place_.rank, host_name(), status.text())};
+                                           parameters_.rank, host_name(), status.text())};
   return status;
 }
 
@@ -183,10 +183,11 @@ Status RendezvousBoard::join(int timeout_ms) {
     Status status = connect_once(deadline);
     if (status.code() != Code::again) return status;
     if (deadline.left_ms() == 0)
-      return {Code::timed_out,
-              fmt::format("rank {} on {} found no rendezvous server at {} within {} ms: {} ({})",
-                          place_.rank, host_name(), place_.address, timeout_ms, status.text(),
-                          place_.server_is_launcher ? "weftrun runs it" : "rank 0 runs it")};
+      return {
+          Code::timed_out,
+          fmt::format("rank {} on {} found no rendezvous server at {} within {} ms: {} ({})",
+                      parameters_.rank, host_name(), parameters_.address, timeout_ms, status.text(),
+                      parameters_.server_is_launcher ? "weftrun runs it" : "rank 0 runs it")};
     // Rank 0 may not listen yet; there is nothing to wait on but time.
     poll(nullptr, 0, std::min(kRetryMs, deadline.left_ms()));
   }

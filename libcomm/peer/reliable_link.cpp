@@ -194,7 +194,7 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
                                              std::uint64_t now_ns) {
   // A ping is no answer: where only the way back is broken, that is all that comes.
   if (head.kind != Kind::ping) {
-    last_heard_ns_ = now_ns;
+    last_received_ns_ = now_ns;
     was_sent_ = false;
   }
   bool is_new = true;
@@ -264,10 +264,10 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
                                                                                      : Due::nothing;
     case State::up:
       // A ring that is full whenever a ping would go is not silence.
-      if (std::exchange(has_room_again_, false)) last_heard_ns_ = now;
+      if (std::exchange(has_room_again_, false)) last_received_ns_ = now;
       if (!waits && !was_sent_) {
-        last_heard_ns_ = now;
-      } else if (now > last_heard_ns_ + timeout_ns) {
+        last_received_ns_ = now;
+      } else if (now > last_received_ns_ + timeout_ns) {
         return Due::gone;
       } else if (retains() && now > last_received_ns_ + timeout_ns / 2 &&
                  last_asked_ns_ > last_received_ns_) {

@@ -84,10 +84,10 @@ class ReliableLink {
   void hold(bool held) { is_held_ = held; }
 
   Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
-  void note_heard(std::uint64_t now_ns) { last_heard_ns_ = now_ns; }
+  void note_received(std::uint64_t now_ns) { last_received_ns_ = now_ns; }
   // Silence counts anew, also that before the first link and since the last one.
   void restart_wait(std::uint64_t now_ns) {
-    last_heard_ns_ = began_ns_ = now_ns;
+    last_received_ns_ = began_ns_ = now_ns;
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
   }
   void want_ack();

@@ -52,7 +52,7 @@ constexpr std::size_t kRankDescriptors = 12;
 
 // Ranks that lack descriptors for their links would wait for each other in vain.
 Status find_descriptors(const Settings& settings, std::size_t num_ranks) {
-  const std::size_t limit = raise_descriptor_limit(), used = count_descriptors();
+  const std::size_t limit = raise_descriptor_limit(), used = num_open_descriptors();
   std::size_t of_peer = 0;
   if (!fabric::is_allowed(settings, "shm"))
     for (const fabric::Row& row : fabric::rows())

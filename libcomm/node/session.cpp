@@ -343,6 +343,11 @@ void Session::try_another_device() {
        "is reached only by a device without puts, and a notified put has to be done again");
 }
 
+void Session::note_away(std::uint64_t now) {
+  std::lock_guard lock(lock_);
+  if (link_.is_up()) link_.note_heard(now);
+}
+
 void Session::tick(std::uint64_t now) {
   const std::uint64_t timeout = transport_.timeout_ns();
   ReliableLink::Due due;

@@ -75,6 +75,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   // Moves on what waits; false once nothing does.
   bool pump();
   void tick(std::uint64_t now_ns);
+  // Nobody has polled for long: silence counts from now on.
+  void note_away(std::uint64_t now_ns);
   void lose(Code code, std::string_view why) noexcept;
   void withdraw(const std::shared_ptr<Region>& region);
   void note_used();  // the endpoints that it has links over

@@ -481,8 +481,12 @@ void Transport::tick() {
     last_sockets_ns_ = now_ns_;
   }
   if (now_ns_ > last_tick_ns_ + kTickNs) {
+    // Whoever was away (stopped, starved, or without polls) cannot tell who has been silent.
+    const bool was_away = last_tick_ns_ != 0 && now_ns_ > last_tick_ns_ + timeout_ns_ / 4;
     last_tick_ns_ = now_ns_;
     const std::uint64_t now = now_ns();
+    if (was_away)
+      for (const auto& session : sessions_) session->note_away(now);
     now_ns_ = now;
     for (std::size_t i = sessions_.size(); i-- > 0;) {
       if (i >= sessions_.size()) continue;

@@ -12,7 +12,7 @@ for limit in 256 1024; do
     exit 1
   fi
   # Catch breaks long lines.
-  tr -s ' \n' ' ' < "$text" | grep -q "may open $limit, of which .* raise the hard limit (ulimit -Hn)" "$text" || {
+  tr -s ' \n' ' ' < "$text" | grep -q "may open $limit, of which .* raise the hard limit (ulimit -Hn)" || {
     cat "$text"
     exit 1
   }

@@ -26,7 +26,7 @@ bool has_descriptors_left() noexcept {
   return probe || (errno != EMFILE && errno != ENFILE);
 }
 
-std::size_t count_descriptors() noexcept {
+std::size_t num_open_descriptors() noexcept {
   DIR* const folder = ::opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
   std::size_t count = 0;

@@ -35,7 +35,7 @@ std::size_t raise_descriptor_limit() noexcept;
 // Whether this process could open another one now.
 bool has_descriptors_left() noexcept;
 // How many are open in this process.
-std::size_t count_descriptors() noexcept;
+std::size_t num_open_descriptors() noexcept;
 
 // An epoll set. Throws Error (no_memory): no descriptors are left.
 Descriptor make_epoll();

@@ -47,6 +47,14 @@ void Manager::was_deleted(const ObjectId& id) {
     if (fetch->into != nullptr) leave(*fetch, {Code::not_found, Reason::deleted});
 }
 
+// After the announcement, whose answer may be that another host was first.
+void Manager::confirm_sealed(const ObjectId& id) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, confirm] : confirms_)
+    if (confirm.id == id) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) directory_->confirm(id, number);
+}
+
 void Manager::confirmed(std::uint64_t number) {
   const auto found = confirms_.find(number);
   if (found == confirms_.end()) return;

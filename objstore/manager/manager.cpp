@@ -333,6 +333,7 @@ bool Manager::serve_inbox() {
       case What::sealed:
         directory_->announce(command.id,
                              copies_.erase(command.id) != 0 ? Announced::copy : Announced::sealed);
+        confirm_sealed(command.id);
         break;
       case What::gone:
         directory_->withdraw(command.id);
@@ -370,7 +371,6 @@ bool Manager::serve_inbox() {
         break;
       case What::confirm:
         confirms_.emplace(command.number, Confirm{command.id});
-        directory_->confirm(command.id, command.number);
         break;
       case What::push:
         start_push(command.number, command.id, command.hosts);

@@ -275,6 +275,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void was_deleted(const ObjectId& id) override;
   void must_drop(const ObjectId& id, Dropped why) override;
   void confirmed(std::uint64_t number) override;
+  void confirm_sealed(const ObjectId& id);
   void send_to(std::uint64_t member, const PeerMessage& message) override { send(member, message); }
   bool give_to(std::uint64_t member, const PeerMessage& watch) override;
   // fetch.cpp

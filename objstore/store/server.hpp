@@ -68,7 +68,7 @@ class Remote {
   // no_more_copies().
   virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
   virtual void no_more_copies(std::uint64_t number) = 0;
-  // Whether the object that was sealed before is the first of its id on all hosts; ends with
+  // Whether the object that will be sealed next is the first of its id on all hosts; ends with
   // Server::confirmed().
   virtual void confirm(std::uint64_t number, const ObjectId& id) = 0;
   // Sends an object that is here to these hosts, or to all (none named), at once; ends with

@@ -309,12 +309,14 @@ void Server::advance_copy() {
 
 void Server::finish_seal(Client& client, const Request& request, std::uint32_t entry) {
   client.creating.erase(request.id);
-  objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
-  if ((request.flags & kFlagFirst) != 0 && remote_ != nullptr) {
+  const bool is_checked = (request.flags & kFlagFirst) != 0 && remote_ != nullptr;
+  if (is_checked) {
     const std::uint64_t number = next_wait_++;
     confirms_.emplace(number, Confirm{client.serial, request, deadline_after(kConfirmMs)});
-    return remote_->confirm(number, request.id);
+    remote_->confirm(number, request.id);
   }
+  objects_.seal(entry, request.ttl_ms, (request.flags & kFlagPin) != 0);
+  if (is_checked) return;
   if (request.copies > 1) return replicate(client, request);
   complete(client, request.tag, {});
 }

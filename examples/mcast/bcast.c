@@ -1,5 +1,6 @@
-// bcast BYTES... [-i ITERATIONS]: times MPI_Bcast as mcast_bench times groups: from the root's call
-// until the last rank has the data (median), by the machine's clock, which all ranks share.
+// bcast BYTES... [-i ITERATIONS] [-T MS]: times MPI_Bcast as mcast_bench times groups: from the
+// root's call until the last rank has the data (median of at least so many, which take at least so
+// long together), by the machine's clock, which all ranks share.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,37 +18,49 @@ static int compare(const void* a, const void* b) {
 }
 
 int main(int argc, char** argv) {
+  const int most = 100000;
   int rank, size, iterations = 5, i;
+  double least_us = 300e3;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   for (i = 1; i + 1 < argc; ++i)
-    if (strcmp(argv[i], "-i") == 0) iterations = atoi(argv[i + 1]);
+    if (strcmp(argv[i], "-i") == 0)
+      iterations = atoi(argv[i + 1]);
+    else if (strcmp(argv[i], "-T") == 0)
+      least_us = atof(argv[i + 1]) * 1e3;
   for (i = 1; i < argc; ++i) {
-    if (strcmp(argv[i], "-i") == 0) {
+    if (argv[i][0] == '-') {
       ++i;
       continue;
     }
     const long bytes = atol(argv[i]);
     char* data = malloc((size_t)bytes + 1);
-    double* times = malloc(sizeof(double) * (size_t)iterations);
+    double* times = malloc(sizeof(double) * (size_t)most);
+    double spent = 0; /* the same at all ranks */
     int turn;
-    for (turn = -1; turn < iterations; ++turn) {
-      double began, ended, last;
-      memset(data, rank == 0 ? turn + 2 : 0, (size_t)bytes + 1);
+    memset(data, 0, (size_t)bytes + 1);
+    for (turn = -1; turn < most && (turn < iterations || spent < least_us); ++turn) {
+      double began, ended, took;
+      char* last = &data[bytes > 0 ? bytes - 1 : 0];
+      *last = (char)(rank == 0 ? turn % 100 + 2 : 0);
       MPI_Barrier(MPI_COMM_WORLD);
       began = now_us();
       MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
       ended = now_us();
-      if (bytes > 0 && data[bytes - 1] != turn + 2) MPI_Abort(MPI_COMM_WORLD, 1);
+      if (bytes > 0 && *last != turn % 100 + 2) MPI_Abort(MPI_COMM_WORLD, 1);
       if (rank == 0) ended = 0;
-      MPI_Reduce(&ended, &last, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-      if (rank == 0 && turn >= 0) times[turn] = last - began;
+      MPI_Bcast(&began, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+      MPI_Allreduce(&ended, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+      took -= began;
+      if (turn < 0) continue;
+      spent += took;
+      times[turn] = took;
     }
     if (rank == 0) {
-      qsort(times, (size_t)iterations, sizeof(double), compare);
+      qsort(times, (size_t)turn, sizeof(double), compare);
       printf("%-14s %3d %11ld %9s %12.1f us %9.1f MB/s\n", "MPI_Bcast", size, bytes, "",
-             times[iterations / 2], (double)bytes / times[iterations / 2]);
+             times[turn / 2], (double)bytes / times[turn / 2]);
       fflush(stdout);
     }
     free(times);

@@ -48,6 +48,7 @@ struct Options {
   std::vector<std::uint64_t> block_bytes = {};
   std::uint64_t blocks = 0;
   int iterations = 5, warmup = 1, ranks_per_rack = 0, in_flight = 1;
+  double ms = 300;
   std::size_t small_bytes = 10240;
   bool posts = false, checks = false, delivery_all = false;
 };
@@ -67,7 +68,8 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", options.bytes, "of a message")->delimiter(',');
   app.add_option("--block-bytes", options.block_bytes, "of a block (1 MiB)")->delimiter(',');
   app.add_option("--blocks", options.blocks, "cut every message into so many");
-  app.add_option("--iterations", options.iterations);
+  app.add_option("--iterations", options.iterations, "at least (5)");
+  app.add_option("--ms", options.ms, "that the transfers of a case take together at least (300)");
   app.add_option("--warmup", options.warmup);
   app.add_option("--in-flight", options.in_flight, "messages that the root sends at a time");
   app.add_option("--small-bytes", options.small_bytes, "up to which a message is sent at once");
@@ -121,7 +123,9 @@ int main(int argc, char** argv) {
                                  }});
           check(group.ready(), "group");
           std::vector<double> times, spreads, processor;
-          for (int i = -options.warmup; i < options.iterations; ++i) {
+          double spent_us = 0;  // the same at all ranks
+          for (int i = -options.warmup; i < options.iterations || spent_us < options.ms * 1e3;
+               ++i) {
             const int before = num_complete.load(std::memory_order_relaxed);
             if (options.checks && is_root)
               for (std::uint64_t b = 0; b < bytes; ++b) data[b] = content(b, i);
@@ -161,6 +165,7 @@ int main(int argc, char** argv) {
               if (rank > 0 || samples.size() == 1) last = std::max(last, samples[rank].ended);
               total += samples[rank].processor;
             }
+            spent_us += last - samples[0].began;
             times.push_back((last - samples[0].began) / options.in_flight);
             spreads.push_back(last - first);
             processor.push_back(total / options.in_flight);

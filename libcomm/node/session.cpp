@@ -345,7 +345,7 @@ void Session::try_another_device() {
 
 void Session::note_away(std::uint64_t now) {
   std::lock_guard lock(lock_);
-  if (link_.is_up()) link_.note_heard(now);
+  if (link_.is_up()) link_.note_received(now);
 }
 
 void Session::tick(std::uint64_t now) {

@@ -433,7 +433,7 @@ void RemoteLanes::tick() {
 // Whether a silence is this process's own: no link is made without a descriptor.
 bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
   if (has_descriptors_left()) return false;
-  if (!std::exchange(told_shortage_, true))
+  if (!std::exchange(reported_shortage_, true))
     log_line(LogLevel::warn, job_.rank(),
              "{}: {} has no descriptors left for a link to {}, and waits until it has: raise the "
              "limit (ulimit -n)",

@@ -270,7 +270,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are such
   bool is_leaving_ = false;
-  bool told_stranger_ = false, told_other_job_ = false, told_shortage_ = false;
+  bool reported_foreign_ = false, reported_other_job_ = false, reported_shortage_ = false;
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
 };
 

@@ -37,10 +37,10 @@ INFINITY = float("inf")
 class Two:
     """A server and a client, the server's memory of 4096 bytes, and the client's view of it."""
 
-    def __init__(self, **settings):
-        self.server = weft.Node("server", secret="s", **settings)
+    def __init__(self, timeout=60, **settings):
+        self.server = weft.Node("server", secret="s", timeout=timeout, **settings)
         self.server.listen("127.0.0.1:0")
-        self.client = weft.Node("client", secret="s", **settings)
+        self.client = weft.Node("client", secret="s", timeout=timeout, **settings)
         self.peer = self.client.connect(self.server.address)
         self.allocated = self.server.allocate(4096)
         self.key = self.server.key(self.allocated, RIGHTS)

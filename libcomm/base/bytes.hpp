@@ -1,7 +1,6 @@
 #pragma once
-// Rows of values as bytes, little-endian: how peers' addresses and handshakes travel. Nothing that
-// a peer sends is believed before it was checked: ByteReader stops at the first thing that does not
-// fit.
+// Rows of values as bytes, little-endian: the form in which peers' addresses and handshakes travel.
+// ByteReader checks everything that a peer sends: it stops at the first value that does not fit.
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -49,7 +48,7 @@ class ByteReader {
   }
   std::string_view rest() const { return rest_; }
   bool ok() const { return ok_; }
-  // Everything so far was there, and nothing is left over.
+  // True if all reads so far succeeded and no bytes are left over.
   bool complete() const { return ok_ && rest_.empty(); }
 
  private:

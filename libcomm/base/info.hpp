@@ -1,6 +1,7 @@
 #pragma once
-// What weft-info prints: sections, each a function that returns text. A layer offers a function;
-// weft-info's main adds it to the report by name, so what exists is seen in one place. One thread.
+// The report of weft-info: sections, each a function that returns text. A layer offers a function;
+// weft-info's main adds it to the report by name, so that all sections are listed in one place. One
+// thread.
 #include <functional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@ namespace weft {
 struct InfoSection {
   std::string name;                   // also the option that asks for it: "topology" is --topology
   std::string meaning;                // one line for --help
-  bool by_default = true;             // also printed when nothing is asked for
+  bool by_default = true;             // also printed when no section is named
   std::function<std::string()> text;  // called only if printed; ends with a newline
 };
 
@@ -21,7 +22,8 @@ class InfoReport {
  public:
   void add(InfoSection section) { sections_.push_back(std::move(section)); }
   const std::vector<InfoSection>& sections() const noexcept { return sections_; }
-  // The sections named, or those by default if none is. not_found names the first unknown one.
+  // Prints the sections named, or those by default if none is. not_found names the first unknown
+  // one.
   Status print(const std::vector<std::string>& names, std::string& out) const;
 
  private:
@@ -30,7 +32,7 @@ class InfoReport {
 
 // The settings table: name, value, unit, where the value came from, meaning.
 std::string settings_text(const Settings& settings);
-// Cores, caches and NUMA nodes, and what the processors share.
+// The cores, caches and NUMA nodes, and what the processors share.
 std::string topology_text();
 
 }  // namespace weft

@@ -18,8 +18,8 @@ LogLevel level() noexcept;
 void write(LogLevel level, int rank, std::string_view text) noexcept;
 }  // namespace log
 
-// rank < 0: not in a job (yet), the line carries no rank. Of a long line that there is no memory
-// for, what it would have said in general.
+// rank < 0: not in a job (yet), the line carries no rank. Where there is no memory for a long line,
+// its format without the arguments is logged.
 template <class... Args>
 void log_line(LogLevel level, int rank, fmt::format_string<Args...> format,
               Args&&... args) noexcept {

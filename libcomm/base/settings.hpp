@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// What a value is written in. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
+// The notation of a value. `bytes` takes a suffix K, M or G (powers of 1024); `picks` is a list
 // "name=choice,word,...", or "name=choice@MEMBERS:BYTES+choice+...", the first that applies, with
 // either bound or none; `lengths` is a choice, or two numbers of bytes "MIN-MAX".
 enum class Unit { text, choice, picks, lengths, flag, count, bytes, us, ms };
@@ -41,10 +41,10 @@ struct SettingRow {
 std::span<const SettingRow> setting_rows() noexcept;
 std::string_view unit_name(Unit unit) noexcept;
 
-// Whether `item` is among the comma-separated words of `list`.
+// Returns true if `item` is among the comma-separated words of `list`.
 bool list_has(std::string_view list, std::string_view item) noexcept;
 
-// What a value of Unit::picks says of `name`, or nothing.
+// The choice that a value of Unit::picks gives for `name`, or an empty text.
 std::string_view pick_of(std::string_view picks, std::string_view name) noexcept;
 
 // One choice of it.
@@ -53,10 +53,11 @@ struct Pick {
   static constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_members = kAny, max_bytes = kAny;
 };
-// Calls `use(pick)` with each, until it returns false. False: that, or what it says makes no sense.
+// Calls `use(pick)` with each, until it returns false. Returns false then, and where a pick is not
+// valid.
 bool for_each_pick(std::string_view picks, const std::function<bool(const Pick&)>& use);
 
-// What a value of Unit::lengths says, if it is no choice.
+// The two numbers of a value of Unit::lengths that is not a choice.
 struct Lengths {
   std::int64_t min, max;
 };
@@ -79,7 +80,7 @@ class Settings {
   std::size_t bytes(Setting id) const noexcept {
     return static_cast<std::size_t>(numbers_[index(id)]);
   }
-  // The same for a setting whose 0 means what the caller knows best.
+  // Like bytes(), for a setting whose 0 stands for the caller's own choice.
   std::size_t bytes_or(Setting id, std::size_t best) const noexcept {
     return bytes(id) != 0 ? bytes(id) : best;
   }

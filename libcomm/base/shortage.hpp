@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// What f returns, a Code or a Status, and ok where it returns nothing; no_memory if it could get
-// none.
+// Returns the result of f, a Code or a Status, and ok where f returns nothing; no_memory if an
+// allocation in f failed.
 template <class F>
 auto or_no_memory(F&& f) noexcept {
   constexpr bool kReturns = !std::is_void_v<decltype(f())>;
@@ -28,7 +28,7 @@ auto or_no_memory(F&& f) noexcept {
   }
 }
 
-// A status with this text, or without it where there is no memory for that.
+// A status with this text, or without it where there is no memory for the text.
 inline Status status_of(Code code, std::string_view text) noexcept {
   Status status(code);
   or_no_memory([&] { status = {code, std::string(text)}; });

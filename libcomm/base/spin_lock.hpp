@@ -19,7 +19,7 @@ class SpinLock {
     }
   }
   bool try_lock() noexcept {
-    // acquire: what the last holder did; pairs with unlock().
+    // acquire: makes the last holder's writes visible; pairs with unlock().
     return !locked_.load(std::memory_order_relaxed) &&
            !locked_.exchange(true, std::memory_order_acquire);
   }

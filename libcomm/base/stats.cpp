@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kFileName = "weft-stats";
 constexpr std::uint64_t kMagic = 0x3273746174737477;  // changes with the format
 constexpr std::uint32_t kNumRows = 1 << 16;
-constexpr std::size_t kNamedPast = 1024;  // peers that have gone whose rows stay
+constexpr std::size_t kNamedPast = 1024;  // peers that are gone whose rows stay
 
 struct Page {
   std::uint64_t magic = kMagic;
@@ -61,7 +61,7 @@ class Own {
       return;
     }
     fd_ = fd;
-    // A zeroed page is what the constructor would make of it, but for the magic.
+    // A zeroed page equals a constructed one, except for the magic.
     page_ = static_cast<Page*>(mapped);
     page_->magic = kMagic;
   }
@@ -76,7 +76,7 @@ class Own {
     Row* past = nullptr;
     try {
       std::pair key(std::string(text_of(row.fabric)), std::string(text_of(row.peer)));
-      // Of a server whose clients come and go for months, the names of some are kept.
+      // A server whose clients come and go for months keeps the names of some only.
       if (past_.size() >= kNamedPast && !past_.contains(key)) key.second = "(others)";
       auto& place = past_[key];
       if (place == nullptr) {  // this one becomes it
@@ -193,7 +193,7 @@ std::string amount(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{}", bytes) : fmt::format("{:.1f}{}", value, kUnits[unit]);
 }
 
-// Read, not mapped: what a process of someone else's has under this name may be any file.
+// Read, not mapped: in a process of another user the file of this name may be any file.
 Status read_file(int fd, pid_t process, std::string& text) {
   const auto get = [fd](void* to, std::size_t bytes, std::size_t offset) {
     return pread(fd, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);

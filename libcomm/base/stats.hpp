@@ -1,7 +1,8 @@
 #pragma once
-// Stats: what this process has sent, received and waited for, by peer and fabric, since its start.
-// Counted always, as that costs two stores to a line of the counting thread's own. They lie in a
-// sealed memfd, which weft-info --attach reads while the process runs, and which ends with it.
+// Stats: the messages and bytes that this process has sent and received, and its waits, by peer and
+// fabric, since its start. Always counted, as that costs two stores to a line of the counting
+// thread's own. The counters lie in a sealed memfd, which weft-info --attach reads while the
+// process runs, and which ends with it.
 //
 // Threads: a Row has one writer at a time; opening and closing rows takes a lock. Reading: any.
 #include <sys/types.h>
@@ -18,11 +19,11 @@
 namespace weft::stats {
 
 enum class Counter : std::uint8_t {
-  sent,  // entries: a message, a piece of one, a block, or what the library itself has to say
+  sent,  // entries: a message, a piece of one, a block, or a message of the library itself
   sent_bytes,
   received,
   received_bytes,
-  copied_bytes,  // read from the peer's memory instead: announced messages and blocks
+  copied_bytes,  // read from the peer's memory instead: rendezvous messages and blocks
   stalls,        // the ring was full when an entry was to be written
   resent,        // after a link had broken; to a switch: after silence
   offloaded,     // collectives that a switch computed
@@ -43,10 +44,11 @@ struct alignas(64) Row {
 };
 static_assert(sizeof(Row) == 192);
 
-// For what nobody counts, and where there is no memory for a row.
+// The row for counts that are not shown, and where there is no memory for a row.
 inline Row unseen;
 
-// A row from open() to the end, when its numbers are added to those of the peer's earlier ones.
+// Owns a row from open() to its end, when its numbers are added to those of the peer's earlier
+// ones.
 class Slot {
  public:
   Slot() = default;
@@ -64,10 +66,10 @@ class Slot {
   Row* row_ = &unseen;
 };
 
-// The counters of this process, summed up: over all peers, or those that are called so or whose
-// name begins with `peer` and a space. In the order of Counter.
+// The counters of this process, summed over all peers, or over those whose name is `peer` or begins
+// with `peer` and a space. In the order of Counter.
 std::array<std::uint64_t, kNumCounters> sum(std::string_view peer = {}) noexcept;
-// What this process is called in what is printed, as "rank 3 of 8"; the last call counts.
+// Sets the name of this process in printed counters, such as "rank 3 of 8"; the last call counts.
 void set_name(std::string_view name) noexcept;
 // From now on the counters are printed to standard error when the process ends. May be called
 // again.

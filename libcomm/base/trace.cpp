@@ -34,8 +34,8 @@ struct Event {
 
 struct Kept {
   long thread = 0;
-  // Events that are there; release and acquire: with what they are. Its thread alone adds to it,
-  // under the mutex it is emptied.
+  // The number of events present. release and acquire: together with the events. Only the owning
+  // thread adds events; emptying takes the mutex.
   std::atomic<std::uint32_t> count{0};
   std::array<Event, kKept> events;
 };
@@ -44,7 +44,7 @@ struct Kept {
 struct File {
   std::mutex mutex;
   int fd = -1;
-  pid_t process = 0;           // a forked child has nothing to say
+  pid_t process = 0;           // a forked child writes nothing
   std::int64_t offset_ns = 0;  // of the monotonic clock, to the times in the file
   std::uint64_t written = 0;
   std::vector<std::unique_ptr<Kept>> threads;
@@ -113,7 +113,7 @@ void empty(Kept& kept) {
   write_out(text);
 }
 
-// In a forked child the mutex may be somebody's who is not there.
+// In a forked child another thread of the parent may hold the mutex for ever.
 bool is_forked() { return getpid() != file().process; }
 
 void end() {
@@ -124,7 +124,7 @@ void end() {
     for (const auto& kept : file().threads) empty(*kept);
     write_out("\n]\n");
   } catch (const std::bad_alloc&) {
-    // What was written before is there; a viewer does not miss the bracket.
+    // The events written before are in the file; viewers accept a missing closing bracket.
   }
   if (file().fd >= 0) ::close(std::exchange(file().fd, -1));
 }
@@ -132,7 +132,7 @@ void end() {
 thread_local Kept* here = nullptr;
 thread_local bool has_ended = false;
 
-// Gives what its thread has kept to another one.
+// Hands the events of an ending thread over to another one.
 struct Leave {
   ~Leave() {
     has_ended = true;
@@ -190,7 +190,7 @@ void note(const char* what, std::uint64_t start_ns) noexcept {
       // These are not shown.
     }
     count = 0;
-    kept->count.store(0, std::memory_order_relaxed);  // before end() may look
+    kept->count.store(0, std::memory_order_relaxed);  // before end() may read the count
   }
   kept->events[count] = {what, start_ns, ns};
   kept->count.store(count + 1, std::memory_order_release);

@@ -1,7 +1,7 @@
 #pragma once
-// WEFT_TRACE: when which call of a process began and how long it took, as a file that
-// ui.perfetto.dev and chrome://tracing show: the JSON Array Format of the Trace Event Format. Calls
-// are kept by thread and written when there are many, and at the end of the process.
+// WEFT_TRACE: when each call of a process began and how long it took, as a file for ui.perfetto.dev
+// and chrome://tracing: the JSON Array Format of the Trace Event Format. Calls are kept by thread
+// and written when there are many, and at the end of the process.
 //
 // While it is off a span costs one load. Threads: anything from any thread.
 #include <atomic>
@@ -14,12 +14,12 @@ namespace weft::trace {
 
 // Spans that a thread keeps before it writes them.
 inline constexpr std::uint32_t kKept = 4096;
-// A file this long gets no more: nothing shows it.
+// A file of this size gets no more events: no viewer shows it.
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{2} << 30;
 
-// From now on. The file is called like `path`, with the process's number before the extension
-// ("run.json": "run.3.json"); what was in it is gone. name: of the process, in what is shown.
-// bad_setting: it cannot be made. Called again it does nothing.
+// Starts tracing. The file is called like `path`, with the process's number before the extension
+// ("run.json": "run.3.json"), and is overwritten. name: of the process, in viewers. bad_setting:
+// the file cannot be made. Further calls do nothing.
 Status open(std::string_view path, std::int64_t number, std::string_view name);
 
 namespace detail {
@@ -28,10 +28,11 @@ std::uint64_t now_ns() noexcept;
 void note(const char* what, std::uint64_t start_ns) noexcept;
 }  // namespace detail
 
-// relaxed: what is seen late is not shown.
+// relaxed: events that see the change late are not shown.
 inline bool is_on() noexcept { return detail::is_on.load(std::memory_order_relaxed); }
 
-// From its beginning to its end, in the thread that it is in. what: lives as long as the process.
+// A span from construction to destruction, in the constructing thread. what: lives as long as the
+// process.
 class Span {
  public:
   explicit Span(const char* what) noexcept
@@ -48,7 +49,7 @@ class Span {
   const std::uint64_t start_ns_;
 };
 
-// Something that has happened just now, such as the loss of a peer. what: as above; detail: any.
+// Records an event of this moment, such as the loss of a peer. what: as above; detail: any text.
 void mark(const char* what, std::string_view detail) noexcept;
 
 }  // namespace weft::trace

@@ -1,10 +1,10 @@
 #pragma once
 // Endpoint: a process's presence on one fabric (a device, a network interface, a host's memory), as
-// small as RDMA itself. The only layer that knows a device. Client: the transport, and nobody else.
+// small as RDMA itself. Only implementations of this class use a device. Clients: lanes and node.
 //
 // Links. A link is a reliable, ordered connection to one endpoint of a peer. It may break: then it
-// is closed, and the client opens another; a fabric mends nothing. No fabric listens on a socket of
-// its own: address() is what a peer's open() takes, and it travels with the peer's bootstrap.
+// is closed, and the client opens another; a fabric repairs nothing. No fabric listens on a socket
+// of its own: address() is what a peer's open() takes, and it travels with the peer's bootstrap.
 //
 // Order. On one link messages arrive in the order of posting, once. A message arrives after the
 // bytes of all puts that were posted before it. Gets and atomics have no order. While a link is up
@@ -16,8 +16,9 @@
 // Any other code: nothing was posted. message() copies what it is given.
 //
 // Registered memory is reached by its key, which only the fabric reads, from `offset` on. The
-// owner's side refuses what lies outside, what the rights don't cover, and keys that it did not
-// give; such a request ends with bad_argument or not_permitted, and the link may go down for it.
+// target side refuses accesses outside of it, accesses that the rights do not cover, and keys that
+// it did not give; such a request ends with bad_argument or not_permitted, and the link may go down
+// for it.
 //
 // Threads. open, close, poll and arm: one thread at a time. put, get, atomic and message: any
 // thread, one at a time for a link, beside a poll(); links share no lock. The others: any thread.
@@ -45,9 +46,9 @@ enum Rights : std::uint32_t { kRead = 1, kWrite = 2, kAtomic = 4 };
 using Bytes = std::span<const std::byte>;
 using Key = std::array<std::byte, 24>;
 
-// What a key says: where its memory begins, as peers name it, how long it is, and what the fabric
-// knows it by. The key of a part has the part's address and bytes; the owner's side checks it
-// against the whole.
+// The parts of a key: the address of its memory, as peers name it, its length, and the fabric's own
+// number for it. The key of a part has the part's address and bytes; the target side checks it
+// against the whole registration.
 struct KeyParts {
   std::uint64_t address, bytes, secret;
 };
@@ -60,15 +61,18 @@ inline constexpr std::size_t kMaxHelloBytes = 48;
 
 struct Limits {
   std::size_t message_max = 0;  // head and body of one message, at least 256
-  // Whether the fabric does these; what it does not, the transport asks the owner's side for.
+  // The accesses that the fabric does; the others go by target-side emulation
+  // (rma/target_side.hpp).
   bool puts = false, gets = false;
   bool atomics = false;  // atomic with the owner's processor, too
-  bool breaks = true;    // false: a link ends with the peer's process, and loses nothing before
+  bool breaks =
+      true;  // false: a link ends with the peer's process, and loses nothing before its end
   // Links over which one peer's puts, gets and atomics may go, one for each thread that posts.
   unsigned links = 1;
   // message_in_place() pays for bodies from here on.
   std::size_t in_place_min = ~std::size_t{0};
-  // What suits a job's lanes over it, as LaneLimits (lanes/lanes.hpp); 0: as inside a host.
+  // The best values for a job's lanes over this fabric, as LaneLimits (lanes/lanes.hpp); 0: as
+  // inside a host.
   std::size_t lane_eager_max = 0;
   std::uint32_t lane_ring_min = 0;
 };
@@ -93,7 +97,7 @@ inline std::uint64_t apply(Atomic kind, void* at, std::uint64_t operand,
   return compare;
 }
 
-// As a device writes. The owner may poll a word that it waits for, and then reads what was put
+// Writes as a device does. The owner may poll a word that it waits for, and then read what was put
 // before.
 inline void store(void* at, Bytes data) noexcept {
   if (data.size() == sizeof(std::uint64_t) &&
@@ -121,20 +125,20 @@ class Events {
   // closes it, here or later.
   virtual void on_down(Link& link, Code why) = 0;
   // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
-  // what is checked is copied first.
+  // copy before checking.
   virtual void on_message(Link& link, Bytes bytes) = 0;
 
  protected:
   ~Events() = default;
 };
 
-// What only memory that two processes share can do.
+// The operations that only memory shared by two processes allows.
 class Mapped {
  public:
   // Makes a link, which is up, and the descriptors with which the peer's accept() makes the other
   // end. The caller passes them on through a Unix socket, and closes them.
   virtual Status offer(Link*& link, std::vector<int>& descriptors) = 0;
-  // Takes the descriptors over, whatever comes of it. corrupt: they are not what offer() makes.
+  // Takes the descriptors over, whatever the result. corrupt: they are not what offer() makes.
   virtual Status accept(std::span<const int> descriptors, Link*& link) = 0;
 
   // Memory that peers of this host may map. The pages of released memory are not used again while a
@@ -144,8 +148,8 @@ class Mapped {
   // A descriptor of memory from allocate(), for a peer with these rights; kWrite or kAtomic make it
   // writable. The caller closes it.
   virtual Status share(const void* address, std::uint32_t rights, int& descriptor) = 0;
-  // Maps what a peer shared, `bytes` of it; closes the descriptor. corrupt: it is not so long, or
-  // could become shorter.
+  // Maps `bytes` of what a peer shared; closes the descriptor. corrupt: it is shorter, or could
+  // become shorter.
   virtual Status map(int descriptor, std::size_t bytes, std::uint32_t rights, std::byte*& at) = 0;
   virtual void unmap(std::byte* at, std::size_t bytes) = 0;
 
@@ -163,7 +167,7 @@ class Endpoint {
   virtual Mapped* mapped() noexcept { return nullptr; }
   // A word: endpoints of one kind can open links to each other, as far as the network allows.
   virtual std::string kind() const { return std::string(name()); }
-  // For errors: which way leads from here to this address, and which setting chooses another.
+  // For errors: the route from here to this address, and the setting that chooses another.
   virtual std::string way_to(Bytes) const { return {}; }
 
   // Begins a link to the endpoint of this address, with at most kMaxHelloBytes for its
@@ -173,7 +177,7 @@ class Endpoint {
   // byte is read or written here on the peer's behalf over it from then on.
   virtual void close(Link& link) = 0;
 
-  // These, and what the fabric does not do of the next three, may stay as they are.
+  // These, and the next three where the fabric does not support them, may keep their default.
   virtual Status register_memory(void* /*address*/, std::size_t /*bytes*/, std::uint32_t /*rights*/,
                                  Registration&) {
     return {};
@@ -200,16 +204,16 @@ class Endpoint {
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
   virtual Code message(Link& link, Bytes head, Bytes body) = 0;
   // The same, but the body is not copied, and stays as it is until done(), as with a request. A
-  // fabric that gives bytes to the kernel may still do so with a body whose link was closed first,
-  // whatever is there by then: no peer looks at what such a link brings.
+  // fabric that passes bytes to the kernel may still read a body whose link was closed first,
+  // whatever its content is by then: no peer accepts what arrives over such a link.
   virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, Request&) {
     return Code::unsupported;
   }
 
-  // Moves things on and calls what has happened. True if anything has.
+  // Makes progress and calls the events of what has happened. Returns true if anything has.
   virtual bool poll(Events& events) = 0;
   // Before a sleep: from now on wait_fd() turns readable when poll() has something to do, or a link
-  // that answered again may have room. False: poll() has something now.
+  // that answered again may have room. False: poll() has something to do now.
   virtual bool arm() = 0;
   virtual int wait_fd() const noexcept = 0;
 };

@@ -1,6 +1,9 @@
 #pragma once
-// Registry: the fabrics of this build, a row each, in the order of choice. Nodes and jobs take
-// their endpoints from here; nothing above knows a fabric by its name.
+// Registry: the fabrics that Weft knows, a row each, in the order of choice. Nodes and jobs take
+// their endpoints from here, so a new fabric is a new row. Elsewhere only "shm" is a name in the
+// code: a job's memory inside a host (lanes/mapped) goes by it in WEFT_FABRIC, without a row.
+//
+// Tests: tests/lanes/remote_test.cpp (jobs), tests/node/node_test.cpp (Nodes).
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -15,23 +18,24 @@ namespace weft::fabric {
 
 struct Row {
   std::string_view name;  // in WEFT_FABRIC
-  // Opens it, or says why this machine does not have it. Null: it is not in this build.
+  // Opens an endpoint, or returns why this machine has none. Null: the fabric is not in this build.
   Status (*make)(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
-  // For weft-info: what it can do on this machine; null: nothing to tell.
+  // For weft-info: its devices and their use on this machine; null: nothing to print.
   std::string (*describe)(const Settings& settings);
-  // How far it reaches. Ranks of one job and host need no fabric (lanes/mapped).
+  // The farthest peers that it reaches. Ranks of one job and host need no fabric (lanes/mapped).
   enum { process, host, network } reach;
   std::size_t peer_descriptors = 0;  // that links between two ranks may take in each of them
   bool by_device = false;  // WEFT_DEVICE may name several, each with an endpoint of its own
 };
-// The last one is "loopback", which is not in the product: tests bring it (tests/support/loopback).
+// The last row is "loopback": only tests have one, and set it (tests/support/loopback).
 inline constexpr std::size_t kNumFabrics = 4;
 std::span<const Row, kNumFabrics> rows();
-const Row* find_row(std::string_view name);  // null: there is none
+const Row* find_row(std::string_view name);  // null: no such row
 // For tests: how "loopback" is made from here on. Before the first endpoint; not thread-safe.
 void set_loopback(std::unique_ptr<Endpoint> (*make)());
 
-// WEFT_FABRIC: whether it names this fabric. bad_setting for a name that is none.
+// check_setting: bad_setting if WEFT_FABRIC names a fabric that no row has. is_allowed: true if it
+// names this one.
 Status check_setting(const Settings& settings);
 bool is_allowed(const Settings& settings, std::string_view name);
 

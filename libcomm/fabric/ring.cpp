@@ -13,11 +13,11 @@ void RingWriter::populate(std::uint32_t from) noexcept {
   madvise(base_ + from, capacity_ - from, MADV_POPULATE_WRITE);
 }
 
-bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
+bool RingWriter::wrap_or_grow(std::size_t bytes) noexcept {
   std::uint32_t gap = capacity_ - offset_;
   if ((stalled_ || bytes >= kLongEntryBytes) && capacity_ < maximum_) {
-    // Behind the old end all is free. Up to there it is only once the reader has come round: what
-    // it has not read yet may lie there, a mark to turn included.
+    // Behind the old end all is free. Before it, the ring is free only once the reader has passed
+    // the end: unread entries may lie there, a wrap mark included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
     // Without memory for that it stays as it is.
@@ -25,7 +25,7 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
       const std::uint32_t before = capacity_;
       capacity_ = maximum_;
       populate(before);
-      // The ring may have grown by less than the entry: then it turns all the same.
+      // The ring may have grown by less than the entry: then it wraps all the same.
       if (offset_ + bytes <= capacity_) return true;
       gap = capacity_ - offset_;
     }
@@ -40,15 +40,15 @@ bool RingWriter::turn_or_grow(std::size_t bytes) noexcept {
     clear_bit(0);
   }
   mark->length = gap;
-  mark->state.store(sequence_ << 8 | kKindTurn, std::memory_order_release);
+  mark->state.store(sequence_ << 8 | kKindWrap, std::memory_order_release);
   sequence_ = next_sequence(sequence_);
-  turned_at_ = offset_;
+  wrapped_at_ = offset_;
   written_ += gap;
   offset_ = 0;
   return true;
 }
 
-bool RingReader::turn(const EntryHead& head, Entry& entry) noexcept {
+bool RingReader::wrap(const EntryHead& head, Entry& entry) noexcept {
   return take_turn(head) && peek(entry);
 }
 
@@ -59,7 +59,7 @@ bool RingReader::take_turn(const EntryHead& head) noexcept {
     return false;
   }
   consumed_ += gap;
-  skipped_ += gap - kEntryAlign;  // modulo 2^64: a gap of nothing has a mark too
+  skipped_ += gap - kEntryAlign;  // modulo 2^64: an empty gap has a mark too
   sequence_ = next_sequence(sequence_);
   offset_ = 0;
   return true;
@@ -72,14 +72,14 @@ bool RingReader::peek_arrived(Entry& entry, std::uint64_t arrived,
     if (there < kEntryAlign) return false;
     if (restarted == read()) offset_ = 0;
     const auto& head = *reinterpret_cast<const EntryHead*>(base_ + offset_);
-    // relaxed: what has arrived was made visible by the count.
+    // relaxed: the count of arrived bytes made them visible.
     const std::uint32_t state = head.state.load(std::memory_order_relaxed);
     entry.kind = state & 0xff;
     if (state >> 8 != sequence_) {
       broken_ = true;
       return false;
     }
-    if (entry.kind == kKindTurn) {
+    if (entry.kind == kKindWrap) {
       if (!take_turn(head)) return false;
       continue;
     }

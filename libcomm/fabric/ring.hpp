@@ -3,24 +3,27 @@
 // one entry: a head and its data, starting on a cache line, so that a message of up to 48 bytes
 // crosses between two cores as a single line. After the design of the graph engine's paper (section
 // 4), with the head's sequence number in place of a separate tail: the memory is coherent, so a
-// head stored last with release says that everything before it has arrived.
+// head stored last with release shows that everything before it has arrived.
 //
-// How the reader knows a head from old bytes. It waits at one place for one sequence number.
+// How the reader tells a head from old bytes. It waits at one offset for one sequence number.
 //   1. Heads of the round before have older numbers (24 bits; no round has as many entries).
-//   2. Old data could have any value, and heads that turns leave out become so old that their
-//      numbers come again. So the writer, before it publishes an entry, clears the place of the
-//      next head if one of these lay there. It remembers those places in a bitmap of its own, so
-//      that streams of small messages clear nothing.
+//   2. Old data could have any value, and heads that wraps leave out become so old that their
+//      numbers come again. So the writer, before it publishes an entry, clears the line of the next
+//      head if one of these lay there. It remembers those lines in a bitmap of its own, so that
+//      streams of small messages clear nothing.
 //   3. An entry may be written only if it and the next head's line are free.
 //
 // Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
 // consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice and
-// grows at the end of the ring: instead of turning back it goes on into fresh memory. The reader
-// needs no notice of that, it follows entries until one says "turn back". In a ring larger than the
-// caches of a core the writer finds its lines in the shared cache, and need not take them back from
-// the reader's own.
+// grows at the end of the ring: instead of wrapping it goes on into fresh memory. The reader needs
+// no notice of that, it follows entries until a wrap mark. In a ring larger than the caches of a
+// core the writer finds its lines in the shared cache, and need not take them back from the
+// reader's own.
 //
 // Threads: one writer, one reader, in the same or in different processes.
+//
+// Tests: tests/fabric/ring_test.cpp, tests/fuzz/fabric_ring.cpp,
+// tests/exchange/model/ring_model_test.cpp.
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -42,7 +45,7 @@ static_assert(sizeof(EntryHead) == 16);
 
 inline constexpr std::size_t kEntryAlign = 64;
 inline constexpr std::size_t kInlineBytes = kEntryAlign - sizeof(EntryHead);  // within one line
-inline constexpr std::uint8_t kKindTurn = 0;  // "go on at the start"; clients use kinds from 1
+inline constexpr std::uint8_t kKindWrap = 0;  // "go on at the start"; clients use kinds from 1
 
 // Counts are multiples of kEntryAlign; their low bits carry flags from the reader to the writer.
 inline constexpr std::uint64_t kFlagMask = kEntryAlign - 1;
@@ -68,8 +71,8 @@ class RingWriter {
     consumed_word_ = consumed;
     data_lines_.assign(num_words(capacity_), 0);
   }
-  // Goes on at the start of other memory, of which nobody has written anything. Does not allocate
-  // after make_room(capacity).
+  // Continues at the start of other memory, which is all unwritten. Does not allocate after
+  // make_room(capacity).
   void move_to(std::byte* base, std::uint32_t capacity, std::uint32_t maximum) noexcept {
     base_ = base;
     maximum_ = std::min(maximum, kMaxBytes);
@@ -86,21 +89,21 @@ class RingWriter {
   // Where its entries are counted.
   void count_in(stats::Row& row) noexcept { row_ = &row; }
 
-  // For lanes that post what was written (remote fabrics). Where the next entry goes, and where the
-  // mark of the last turn is until forget_turn(), or kNoTurn.
-  static constexpr std::uint32_t kNoTurn = ~std::uint32_t{0};
+  // For lanes that post the written bytes (remote fabrics): the offset of the next entry, and that
+  // of the mark of the last wrap until forget_wrap(), or kNoWrap.
+  static constexpr std::uint32_t kNoWrap = ~std::uint32_t{0};
   std::uint32_t offset() const noexcept { return offset_; }
-  std::uint32_t turned_at() const noexcept { return turned_at_; }
-  void forget_turn() noexcept { turned_at_ = kNoTurn; }
+  std::uint32_t wrapped_at() const noexcept { return wrapped_at_; }
+  void forget_wrap() noexcept { wrapped_at_ = kNoWrap; }
 
-  // For lanes whose reader hears of it: goes back to the ring's start, which the caches still have,
-  // if the reader has consumed everything. False: it has not, or this is the start.
+  // For lanes whose reader is notified of it: returns to the ring's start, which the caches still
+  // have, if the reader has consumed everything. False: it has not, or this is the start.
   bool restart() noexcept {
     if (offset_ == 0 || !is_read()) return false;
     offset_ = 0;
     return true;
   }
-  // Whether the reader has consumed everything, as far as it has told.
+  // Returns true if the reader has consumed everything, according to its last credit.
   bool is_read() noexcept {
     look();
     return consumed_ == written_;
@@ -115,7 +118,7 @@ class RingWriter {
   // is no room now. Nothing is visible to the reader before publish().
   std::byte* reserve(std::size_t length) noexcept {
     const std::size_t bytes = entry_bytes(length);
-    if (offset_ + bytes > capacity_ && !turn_or_grow(bytes)) return nullptr;
+    if (offset_ + bytes > capacity_ && !wrap_or_grow(bytes)) return nullptr;
     if (written_ + bytes + kEntryAlign > look_before_ && !refresh(bytes)) return nullptr;
     reserved_ = bytes;
     return base_ + offset_ + sizeof(EntryHead);
@@ -147,7 +150,7 @@ class RingWriter {
 
   // The low bits that the reader last sent along with its count.
   std::uint64_t flags() const noexcept { return flags_; }
-  // Looks at the reader's word without need; flags() is current afterwards.
+  // Reads the reader's word without need; flags() is current afterwards.
   void look() noexcept {
     // acquire: the reader is done with what it counts before we overwrite it; pairs with the
     // release in RingReader::return_credit.
@@ -157,9 +160,9 @@ class RingWriter {
   }
 
  private:
-  // After so many bytes at the latest the writer looks, so that it knows the flags.
+  // The writer reads the flags after so many bytes at the latest.
   static constexpr std::uint64_t kLookBytes = 64 * 1024;
-  // The most that is used of a ring: fewer lines than there are numbers.
+  // The most that is used of a ring: fewer lines than there are sequence numbers.
   static constexpr std::uint32_t kMaxBytes = (1u << 30) - 4096;
   static_assert(kMaxBytes / kEntryAlign + 1 < 0xff'ffff);
   // Entries of this size want a ring that is larger than a core's own caches.
@@ -180,7 +183,7 @@ class RingWriter {
   }
 
   // Out of line: once a round.
-  bool turn_or_grow(std::size_t bytes) noexcept;
+  bool wrap_or_grow(std::size_t bytes) noexcept;
 
   // Of a bitmap of the lines, with one more line behind them. Idle lanes pay for no larger ring.
   static std::size_t num_words(std::uint32_t capacity) noexcept {
@@ -209,11 +212,12 @@ class RingWriter {
   std::uint64_t consumed_ = 0;
   std::size_t reserved_ = 0;
   const std::atomic<std::uint64_t>* consumed_word_ = nullptr;
-  std::vector<std::uint64_t> data_lines_;  // bit: the line may hold what looks like the next head
+  std::vector<std::uint64_t>
+      data_lines_;  // bit: the line may hold bytes that look like the next head
   std::uint64_t flags_ = 0;
   stats::Row* row_ = &stats::unseen;
   std::uint64_t stalled_at_ = ~std::uint64_t{0};  // the last time
-  std::uint32_t turned_at_ = kNoTurn;
+  std::uint32_t wrapped_at_ = kNoWrap;
   bool stalled_ = false;
 };
 
@@ -236,8 +240,8 @@ class RingReader {
   // Where its entries are counted.
   void count_in(stats::Row& row) noexcept { row_ = &row; }
 
-  // Takes a look at the next entry: false if there is none yet. What it refers to stays valid until
-  // pop(). broken() turns true if the writer put something there that no writer of ours does.
+  // Peeks at the next entry: false if there is none yet. Its data stay valid until pop(). broken()
+  // turns true if the entry is one that no correct writer makes.
   bool peek(Entry& entry) noexcept {
     auto* head = reinterpret_cast<EntryHead*>(base_ + offset_);
     // acquire: pairs with the release in RingWriter::publish.
@@ -248,8 +252,8 @@ class RingReader {
       return false;
     }
     entry.kind = state & 0xff;
-    if (entry.kind == kKindTurn) [[unlikely]]
-      return turn(*head, entry);
+    if (entry.kind == kKindWrap) [[unlikely]]
+      return wrap(*head, entry);
     entry.length = head->length;  // read once: the writer could change it after the check
     entry.immediate = head->immediate;
     entry.data = reinterpret_cast<const std::byte*>(head + 1);
@@ -260,13 +264,13 @@ class RingReader {
     return true;
   }
 
-  // The same where the ring is written by a remote fabric, which says how many bytes of entries
-  // have arrived; nothing beyond them is looked at, and what is there must be in sequence.
-  // restarted: how many had arrived when the writer last went back to the start without a turn.
+  // The same where the ring is written by a remote fabric, which counts the bytes of entries that
+  // have arrived; only those are read, and they must be in sequence. restarted: how many had
+  // arrived when the writer last returned to the start without a wrap.
   bool peek_arrived(Entry& entry, std::uint64_t arrived, std::uint64_t restarted) noexcept;
   // Bytes of entries, and of marks, that were read.
   std::uint64_t read() const noexcept { return consumed_ - skipped_; }
-  // Goes on at the start of other memory.
+  // Continues at the start of other memory.
   void move_to(std::byte* base, std::uint32_t maximum) noexcept {
     base_ = base;
     maximum_ = maximum;
@@ -291,15 +295,15 @@ class RingReader {
     // release: pairs with the acquire in RingWriter::look.
     consumed_word_->store(consumed_ | flags, std::memory_order_release);
   }
-  // What return_credit() would store, for a fabric to carry.
+  // The word that return_credit() would store, for a fabric to carry.
   std::uint64_t take_credit(std::uint64_t flags) noexcept {
     returned_ = consumed_;
     return consumed_ | flags;
   }
-  // Where somebody else tells the writer too: shows what has been consumed, and learns how much of
-  // that the writer has been told.
+  // Where another carrier reports credit to the writer too: publishes what has been consumed, and
+  // learns how much of it has been reported to the writer.
   void share_credit(std::uint64_t reported) noexcept {
-    // release: pairs with the acquire of whoever tells the writer.
+    // acquire at the carrier of the credit pairs with this release.
     consumed_word_->store(consumed_, std::memory_order_release);
     if (reported > returned_) returned_ = reported;
   }
@@ -307,19 +311,19 @@ class RingReader {
   bool broken() const noexcept { return broken_; }
 
  private:
-  // Whether an entry at offset_ ends within the ring, and so the next one begins there or right
-  // behind it, where a mark to turn may be. Both are multiples of kEntryAlign.
+  // Returns true if an entry at offset_ ends within the ring: the next one then begins there or
+  // directly behind it, where a wrap mark may be. Both are multiples of kEntryAlign.
   bool fits(std::uint32_t length) const noexcept {
     return sizeof(EntryHead) + length <= maximum_ - offset_;
   }
   // Out of line: once a round.
-  bool turn(const EntryHead& head, Entry& entry) noexcept;
+  bool wrap(const EntryHead& head, Entry& entry) noexcept;
   bool take_turn(const EntryHead& head) noexcept;
 
-  // Entries up to this size are expected to be followed by ones of the same size: while the head
-  // is waited for, their other lines are asked for, too, so that they come as soon as the writer
-  // has written them and not one way later. With longer ones reader and writer take lines from each
-  // other.
+  // Entries up to this size are expected to be followed by ones of the same size: while the reader
+  // waits for the head, it prefetches their other lines, so that they arrive as soon as the writer
+  // has written them and not one transfer later. With longer ones reader and writer take lines from
+  // each other.
   static constexpr std::uint32_t kAheadBytes = 5 * kEntryAlign;
 
   std::byte* base_ = nullptr;

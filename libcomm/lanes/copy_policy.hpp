@@ -1,18 +1,19 @@
 #pragma once
 // CopyPolicy: how the bytes of a message get from one process of a host to another, by its length
-// and by whether the two share a cache. One table for all who copy inside a host: messages,
-// exchanges and collectives. Plain numbers, constant once read; any thread.
+// and by whether the two share a cache. One table for all copies inside a host: messages, exchanges
+// and collectives. Plain numbers, constant once read; any thread.
 //
 //   up to piece_bytes        one entry of the ring
 //   up to eager_max_bytes    several, each a quarter of the message but at most long_piece_bytes,
-//   so
-//                            that the reader copies the first while the writer writes the next
-//   longer                   announced, and copied straight between the two buffers; from
+//                            so that the reader copies the first while the writer writes the next
+//   longer                   a rendezvous, and a copy straight between the two buffers; from
 //                            shared_min_bytes on by both sides at once
 //
 // From past_cache_bytes on, entries are written past the writer's caches. That pays without a
 // common cache (two sockets, two core complexes), where the writer would wait for each line that
 // the reader's core has; with a common cache it does not.
+//
+// Tests: tests/lanes/copy_policy_test.cpp.
 #include <algorithm>
 #include <cstddef>
 
@@ -32,7 +33,7 @@ struct CopyPolicy {
   std::size_t eager_max_bytes = 0;
   std::size_t shared_min_bytes = kSharedMinBytes;
 
-  // As WEFT_EAGER_PIECE_BYTES, WEFT_PAST_CACHE_MIN_BYTES and WEFT_EAGER_MAX_BYTES say. entry_max:
+  // Reads WEFT_EAGER_PIECE_BYTES, WEFT_PAST_CACHE_MIN_BYTES and WEFT_EAGER_MAX_BYTES. entry_max:
   // the longest entry that the ring takes.
   static CopyPolicy read(const Settings& settings, bool shares_cache, std::size_t entry_max) {
     CopyPolicy policy;

@@ -1,11 +1,13 @@
 #pragma once
-// Doorbell: a word on which threads of one process sleep until any process rings. Bit 0 says that
-// somebody sleeps or is about to; the other bits count the rings that found it set.
+// Doorbell: a word on which threads of one process sleep until any process rings. Bit 0 is set
+// while a thread sleeps or is about to; the other bits count the rings that found it set.
 //
-// A thread that waits: looks for what it waits for; arms the doorbell; looks once more; sleeps on
-// what it armed; and begins anew. A thread that publishes: publishes, then rings. Several threads
-// may wait on one doorbell: the count keeps each from sleeping through a ring that came after it
-// armed, even if another one has armed it again since. tests/transport/model checks all that.
+// A waiting thread checks its condition; arms the doorbell; checks once more; sleeps on the armed
+// value; and begins anew. A publishing thread publishes, then rings. Several threads may wait on
+// one doorbell: the count keeps each from sleeping through a ring that came after it armed, even if
+// another one has armed it again since.
+//
+// Tests: tests/exchange/model/doorbell_model_test.cpp explores all interleavings.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -16,7 +18,7 @@ namespace weft {
 
 inline constexpr std::uint32_t kDoorbellArmed = 1;
 
-// Says that the caller may sleep. The caller looks once more before it sleeps on the result.
+// Announces that the caller may sleep. The caller checks once more before it sleeps on the result.
 inline std::uint32_t arm_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept {
   const std::uint32_t armed =
       doorbell.fetch_or(kDoorbellArmed, std::memory_order_seq_cst) | kDoorbellArmed;
@@ -24,16 +26,16 @@ inline std::uint32_t arm_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept
   return armed;
 }
 
-// A sleep ends at least this often, to look for lost peers; with no asymmetric fence, often enough
-// that a doorbell missed in the race between "going to sleep" and "look" does not hurt.
+// A sleep ends at least this often, to check for lost peers; with no asymmetric fence, often enough
+// that a ring missed in the race between arming and the last check does not hurt.
 constexpr std::uint64_t longest_sleep_us(bool fence_works) noexcept {
   return fence_works ? 50'000 : 500;
 }
 
 // The sleeps of one wait. A core that has long had nothing to do takes twice the time to wake up
 // (deep idle states; under a hypervisor, a processor that was given to others), so in its first ten
-// seconds a wait looks up every 5 ms, for a percent of a core. Where more ranks than cores are on
-// the host it does not: the cores are busy, and the looks of all waits would add up.
+// seconds a wait wakes up every 5 ms, for a percent of a core. Where more ranks than cores are on
+// the host it does not: the cores are busy, and the wake-ups of all waits would add up.
 class DoorbellSleep {
  public:
   explicit DoorbellSleep(bool is_crowded) : slept_us_(is_crowded ? kNappingUs : 0) {}
@@ -54,13 +56,14 @@ class DoorbellSleep {
   std::uint64_t slept_us_;
 };
 
-// Wakes who may be asleep. Call after publishing what it waits for. The order "publish, then look"
-// is kept by the compiler here and by the sleeper's heavy_fence(): either we see that it is armed,
-// or it sees what we published before it falls asleep.
+// Wakes threads that may be asleep. Call after publishing what they wait for. The order "publish,
+// then check" is kept by the compiler here and by the sleeper's heavy_fence(): either the ringing
+// thread sees that the doorbell is armed, or the sleeper sees the published data before it falls
+// asleep.
 inline void ring_doorbell(std::atomic<std::uint32_t>& doorbell) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   std::uint32_t seen = doorbell.load(std::memory_order_relaxed);
-  // Once it is not armed, another thread has rung, or the sleeper will look once more.
+  // Once it is not armed, another thread has rung, or the sleeper will check once more.
   while ((seen & kDoorbellArmed) != 0) [[unlikely]] {
       if (!doorbell.compare_exchange_weak(seen, seen + kDoorbellArmed, std::memory_order_seq_cst))
         continue;

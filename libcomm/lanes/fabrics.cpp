@@ -69,14 +69,14 @@ Status Fabrics::start() {
   if (Status status = make_host_lanes(job_, local_); !status) return status;
   to_.assign(static_cast<std::size_t>(job_.size()), nullptr);
   for (const int rank : job_.local_ranks()) to_[static_cast<std::size_t>(rank)] = local_.get();
-  // The same on every process: all know who is where.
+  // The same on every process: all know the host of each.
   if (static_cast<int>(job_.local_ranks().size()) == job_.size()) return {};
 
   std::string list = "shm (inside a host)";
   for (const Row& row : fabric::rows()) {
     if (row.reach == Row::host) continue;
     if (!fabric::is_allowed(job_.settings(), row.name)) {
-      // Who did not ask for the loopback does not miss it.
+      // Processes without the loopback in WEFT_FABRIC do not list it as missing.
       if (row.reach == Row::network) list += fmt::format("; not {} (WEFT_FABRIC)", row.name);
       continue;
     }

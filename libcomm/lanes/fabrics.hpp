@@ -1,10 +1,10 @@
 #pragma once
-// Fabrics: a process's lanes to the ranks of its job, and whose lead to which of them. Inside a
-// host it is memory that both map, else the first fabric (fabric/registry.hpp) that WEFT_FABRIC
+// Fabrics: a process's lanes to the ranks of its job, and which of them lead to which rank. Inside
+// a host it is memory that both map, else the first fabric (fabric/registry.hpp) that WEFT_FABRIC
 // allows and both ends have.
 //
-// Clients: the engine and exchanges, at their start. Threads: open() and the destructor: one;
-// the rest: any.
+// Clients: the engine and exchanges, at their start. Threads: open() and the destructor: one; the
+// rest: any.
 #include <atomic>
 #include <memory>
 #include <span>
@@ -19,37 +19,40 @@
 
 namespace weft {
 
-// Lanes over fabrics that a process may have: to its job's ranks, and to strangers.
+// The most lanes over fabrics that a process may have: to its job's ranks, and to foreign
+// processes.
 inline constexpr std::size_t kMaxRemoteFabrics = 2 * (fabric::kNumFabrics - 1);
 
 class Fabrics {
  public:
-  // Collective over the job. Makes what this process can have; what it can't have and why is told
-  // to the peers and shown by explain(). Without remote peers no remote fabric is made.
+  // Collective over the job. Opens the fabrics that this process can have; the reasons for missing
+  // ones are published to the peers and shown by explain(). Without remote peers no remote fabric
+  // is made.
   static Status open(Members& job, std::unique_ptr<Fabrics>& fabrics);
   ~Fabrics();
 
-  // The way to a peer; null where the two have no fabric in common.
+  // The lanes to a peer; null where the two have no fabric in common.
   Lanes* to(int peer) const noexcept { return to_[static_cast<std::size_t>(peer)]; }
-  // For the error at first contact: what each of the two has.
+  // For the error at first contact: the fabrics that each of the two has.
   std::string explain(int peer) const;
 
-  // Those inside the host, which also hold this process's doorbells. Always there, they lead at
+  // The lanes inside the host, which also hold this process's doorbells. Always there, they lead at
   // least to this process itself.
   HostLanes& local() const noexcept { return *local_; }
-  // Those over fabrics that lead to at least one peer and need poll(). Any thread.
+  // The lanes over fabrics that lead to at least one peer and need poll(). Any thread.
   std::span<transport::RemoteLanes* const> remote() const noexcept {
     return {remote_, num_remote_.load(std::memory_order_acquire)};
   }
-  // Waits for the remote ones while this process sleeps; null if there are none.
+  // The thread that waits for the remote lanes while this process sleeps; null if there are none.
   Watcher* watcher() const noexcept { return watcher_.get(); }
 
-  // Ways to strangers, made at the first call; more in remote() and a watcher afterwards. One
-  // thread at a time calls this and admit(). unsupported, and why: there are none.
+  // Opens lanes to foreign processes at the first call; remote() is longer and there is a watcher
+  // afterwards. One thread at a time calls this and admit(). unsupported, with the reasons: there
+  // are none.
   Status open_to_foreign();
-  // How this process is reached over them: lines of a fabric's name and its card.
+  // The addresses of this process over them: lines of a fabric's name and its endpoint address.
   std::string endpoint_addresses() const;
-  // The way to a stranger with such cards, which is told of its number.
+  // The lanes to a foreign process with these endpoint addresses, under this number.
   Status admit(int number, const ProcessName& name, std::string_view addresses, Lanes*& lanes);
 
  private:
@@ -61,21 +64,21 @@ class Fabrics {
   std::unique_ptr<HostLanes> local_;
   std::vector<std::unique_ptr<transport::RemoteLanes>> others_;  // in the order of choice
   std::vector<Lanes*> to_;
-  // Strangers come while others look.
+  // Lanes to foreign processes are added while other threads read.
   transport::RemoteLanes* remote_[kMaxRemoteFabrics] = {};
   std::atomic<std::size_t> num_remote_{0};
   std::vector<std::unique_ptr<transport::RemoteLanes>> to_foreign_;
   std::unique_ptr<Watcher> watcher_;
 };
 
-// Opens the fabric. Publishes on the job's board how this process is reached over it, without a
-// fence, after which reaches() may look at the board; to strangers endpoint_address() says it. An
-// error's text says why this process cannot have the fabric, which is no failure as long as another
-// leads to the peer. local: whose doorbells this process sleeps on.
+// Opens the fabric. Publishes this process's address over it on the job's board, without a fence,
+// after which reaches() may read the board; for foreign processes endpoint_address() has it. An
+// error's text has the reason why this process cannot have the fabric, which is no failure as long
+// as another leads to the peer. local: has the doorbells that this process sleeps on.
 Status make_remote_lanes(Members& job, HostLanes& local, const fabric::Row& row, To to,
                          std::unique_ptr<transport::RemoteLanes>& lanes);
 
-// For weft-info: what each fabric can do on this machine.
+// For weft-info: the use of each fabric on this machine.
 std::string fabrics_text(const Settings& settings);
 
 }  // namespace weft

@@ -5,7 +5,7 @@
 namespace weft {
 
 std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
-  // What was published was posted, and so was a turn.
+  // All that was published was posted, wrap marks included.
   if (ring.restart()) {
     posted = 0;
     remote->restart(remote_lane);
@@ -13,18 +13,18 @@ std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
   if (num_initial != 0) [[unlikely]]
     return reserve_first(length);
   std::byte* to = ring.reserve(length);
-  // The mark goes along with the entry behind it; where that has to wait for room, it goes alone,
-  // as a second turn must not hide a first one.
-  if (to == nullptr && ring.turned_at() != RingWriter::kNoTurn) post(false);
+  // The wrap mark goes along with the entry behind it; where that has to wait for room, it goes
+  // alone, as a second wrap must not hide a first one.
+  if (to == nullptr && ring.wrapped_at() != RingWriter::kNoWrap) post(false);
   return to;
 }
 
-// While there is only little memory: an entry that does not fit there needs the whole ring, and so
-// do all behind it.
+// In the initial ring: an entry that does not fit there needs the full ring, and so do all behind
+// it.
 std::byte* SendLane::reserve_first(std::size_t length) noexcept {
   if (--num_initial != 0 && length <= RingWriter::max_length(ring.capacity()))
     if (std::byte* to = ring.reserve(length)) return to;
-  if (ring.turned_at() != RingWriter::kNoTurn) post(false);
+  if (ring.wrapped_at() != RingWriter::kNoWrap) post(false);
   std::byte* base = remote->full_ring(remote_lane);
   if (base == nullptr) {
     num_initial = 1;  // another try
@@ -36,12 +36,12 @@ std::byte* SendLane::reserve_first(std::size_t length) noexcept {
   return ring.reserve(length);
 }
 
-// Posts what was published.
+// Posts the published bytes.
 void SendLane::post(bool later) noexcept {
-  if (const std::uint32_t mark = ring.turned_at(); mark != RingWriter::kNoTurn) {
+  if (const std::uint32_t mark = ring.wrapped_at(); mark != RingWriter::kNoWrap) {
     // Up to the end of the mark, then from the ring's start.
     remote->post(remote_lane, posted, mark + kEntryAlign - posted, false);
-    ring.forget_turn();
+    ring.forget_wrap();
     posted = 0;
   }
   if (posted == ring.offset()) return;

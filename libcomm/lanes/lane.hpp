@@ -38,10 +38,10 @@ inline void fill_entry(std::byte* to, const void* from, std::size_t length, std:
   std::memcpy(to, data, first);
 }
 
-// What a reader tells its writer beside credit.
+// The flags that a reader sends its writer beside credit.
 inline constexpr std::uint64_t kHold = 1, kClosed = 2;
 
-// Who is at the lane's other end, for what is counted; without a rank nothing is.
+// The peer at the lane's other end, for counters; without a rank nothing is counted.
 struct LanePeer {
   int rank = -1;
   std::string_view host = {};
@@ -59,15 +59,15 @@ struct SendLane {
   std::atomic<std::uint32_t>* sleeping = nullptr;
   transport::RemoteLanes* remote = nullptr;  // null: the ring is mapped
   void* remote_lane = nullptr;
-  std::uint32_t posted = 0;  // remote: up to here what lies in the mirror was posted
-  // Remote: what the ring is to have from some entry on, and how many more may go before; 0: it
-  // has.
+  std::uint32_t posted = 0;  // remote: the end of the posted bytes in the mirror
+  // Remote: the size that the ring gets from some entry on, and how many more entries may go
+  // before; 0: it has it.
   std::uint32_t full_capacity = 0, full_maximum = 0, num_initial = 0;
 
   bool connected() const noexcept { return sleeping != nullptr; }
-  // True if the receiver wants announcements only, as far as its last credit told.
+  // True if the receiver wants rendezvous only, according to its last credit.
   bool on_hold() const noexcept { return (ring.flags() & kHold) != 0; }
-  // True if the receiver has closed the lane, as far as was looked: it reads nothing more.
+  // True if the receiver has closed the lane, as of the last check: it reads nothing more.
   bool is_closed() const noexcept { return (ring.flags() & kClosed) != 0; }
 
   // May throw std::bad_alloc, and is not connected() then.
@@ -179,15 +179,15 @@ struct ReceiveLane {
     return ring.peek(entry);
   }
 
-  // Remote, after a peek in vain: true if the reader need not look again before the fabric lists
-  // the lane.
+  // Remote, after a peek without an entry: true if the reader need not poll again before the fabric
+  // lists the lane.
   bool try_idle() noexcept {
     arrival->is_listed.exchange(false, std::memory_order_acq_rel);
     if (Entry entry; !peek(entry)) return !ring.broken();
     return arrival->is_listed.exchange(true, std::memory_order_acq_rel);
   }
 
-  // Gives back credit for what was popped once it is worth it, or at once when idle. Remote: credit
+  // Gives back credit for popped entries once it is worth it, or at once when idle. Remote: credit
   // costs a message, and with less than a quarter of the ring held back the sender never waits.
   void return_credit(bool idle) noexcept {
     // relaxed: a number of this lane's own bytes.
@@ -203,7 +203,7 @@ struct ReceiveLane {
     ring.return_credit(flags);
     ring_doorbell(*sleeping);
   }
-  // Tells the sender that nothing more is read.
+  // Notifies the sender that nothing more is read.
   void close() noexcept {
     closed = true;
     return_now();

@@ -1,30 +1,32 @@
 #pragma once
-// Lanes: what a process has towards other ranks of its job: lanes that messages travel in, and
-// access to memory. There are two kinds. HostLanes (transport/host) lead to ranks of the same host
-// through memory that both map. RemoteLanes (transport/remote) lead to all others over an endpoint
-// of a fabric (fabric/endpoint.hpp). Fabrics (lanes/fabrics.hpp) says whose lanes lead where.
+// Lanes: a process's connection to other ranks of its job: lanes that messages travel in, and
+// access to memory. There are two kinds. HostLanes (lanes/mapped) lead to ranks of the same host
+// through memory that both map. RemoteLanes (lanes/linked) lead to all others over an endpoint of a
+// fabric (fabric/endpoint.hpp). Fabrics (lanes/fabrics.hpp) has the lanes to each rank.
 //
 // Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
-// and can be reached until release() or unshare(); its MemoryName can be sent to other processes
-// as bytes. cas and fetch_add work on 8-byte-aligned words of allocated or shared memory and are
+// and can be reached until release() or unshare(); its MemoryName can be sent to other processes as
+// bytes. cas and fetch_add work on 8-byte-aligned words of allocated or shared memory and are
 // atomic against each other and against the owner's own atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone, which state()
-// says by then), not_permitted (the kernel or the owner refuses), no_memory, corrupt (the peer's
-// bytes make no sense).
+// reports by then), not_permitted (the kernel or the owner refuses), no_memory, corrupt (the peer's
+// bytes are not valid).
 //
-// Between two processes there may be any number of lanes in each direction, told apart by their
+// Between two processes there may be any number of lanes in each direction, identified by their
 // channel; each is written by one thread and read by one thread. A lane's ring is made when it
 // connects and costs nothing until it is written.
 //
 // share() gives any memory a name under which the peers may get and put until unshare(), or only
-// get if the owner itself cannot write all of it. The owner's side refuses everything else, and
+// get if the owner itself cannot write all of it. The target side refuses everything else, and
 // nothing is read or written on a peer's behalf once release() or unshare() has returned; both may
 // wait for that, at most PEER_TIMEOUT_MS.
 //
 // Threads: leave: one thread. connect, accept, close_client, allocate, release, share, unshare: any
 // thread, and not on a datapath: they may take a lock and wait. describe, state, begin and the
-// calls that stand on it: any number at once, against memory that stays allocated meanwhile.
+// calls that use it: any number at once, against memory that stays allocated meanwhile.
+//
+// Tests: tests/lanes/lanes_test.cpp runs over both kinds.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -42,7 +44,7 @@ namespace transport {
 class RemoteLanes;
 }
 
-// What suits the fabric that lanes go over.
+// The limits and sizes of the fabric that lanes go over.
 struct LaneLimits {
   std::string_view fabric;  // its name, in WEFT_FABRIC
   std::size_t number = 0;   // of the fabric: 0 inside the host, else its row in fabric/registry.hpp
@@ -56,35 +58,35 @@ struct LaneLimits {
 
 enum class PeerState { alive, left, dead };
 
-// At how many of so many peers a look for lost ones is that comes every `period_ns`: at `least` and
-// so many more that it comes to each 32 times in the time that a silent one may take. So thousands
-// that do nothing cost next to nothing.
+// How many of so many peers each check for lost ones covers, if it comes every `period_ns`: `least`
+// and so many more that each peer is checked 32 times within the timeout of a silent one. So
+// thousands of idle peers cost next to nothing.
 constexpr std::size_t share_of_look(std::size_t num_peers, std::size_t least,
                                     std::uint64_t period_ns, std::uint64_t timeout_ns) noexcept {
   const std::uint64_t more = num_peers * 32 * period_ns / std::max<std::uint64_t>(timeout_ns, 1);
   return std::min<std::size_t>(num_peers, least + more);
 }
 
-// Whom lanes over a fabric lead to: ranks of the job, or strangers (job/members.hpp).
+// The peers of lanes over a fabric: ranks of the job, or foreign processes (job/members.hpp).
 enum class To { members, foreign };
 
 class Lanes {
  public:
   virtual ~Lanes() = default;
   const LaneLimits& limits() const noexcept { return limits_; }
-  // What only lanes over a fabric need (lanes/linked/remote_lanes.hpp); null inside the host,
-  // where rings are mapped.
+  // The interface that only lanes over a fabric have (lanes/linked/remote_lanes.hpp); null inside
+  // the host, where rings are mapped.
   transport::RemoteLanes* remote() const noexcept { return remote_; }
   bool is_mapped() const noexcept { return remote_ == nullptr; }
 
-  // Opens the way to the peer's ring for this channel; once per peer and channel. The peer may be
-  // this process. no_memory: the peer has no room for another ring; it may have later. again: a
-  // remote peer has not answered yet; call again after some poll() (or any other error within
+  // Connects to the peer's ring for this channel; once per peer and channel. The peer may be this
+  // process. no_memory: the peer has no room for another ring; it may have later. again: a remote
+  // peer has not answered yet; call again after some poll() (or any other error within
   // PEER_TIMEOUT_MS, with a text that names both ends).
   virtual Status connect(int peer, int channel, SendMemory& memory) = 0;
-  // The next lane of this client that was connected to this process: its peer and channel, or -1.
-  // After an error the lane counts as accepted, and the next call gives another; the peer is -1
-  // then if not even that could be told. But after no_memory it can be accepted later.
+  // Takes the next lane of this client that was connected to this process: its peer and channel, or
+  // -1. After an error the lane counts as accepted, and the next call gives another; the peer is -1
+  // then if not even that is known. But after no_memory it can be accepted later.
   virtual Status accept(int client, int& peer, int& channel, ReceiveMemory& memory) = 0;
   // Ends all lanes of the client in both directions and gives their memory back. To be called by
   // every process once all have stopped using them (after a barrier); not for client 0.
@@ -99,7 +101,7 @@ class Lanes {
   // Names `address` by its region if it lies in allocated memory, else as any memory.
   virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
 
-  // Begins an access whose end `completion` tells; it and the memory must last until then. Where a
+  // Begins an access that ends with `completion`; it and the memory must last until then. Where a
   // processor does it, it is done on return. here: of a get or put. Atomics change `bytes` = 8; cas
   // stores `operand` if the word equals `compare`; *previous: the word's value before.
   virtual void begin(int peer, Access access, const MemoryName& there, std::size_t offset,
@@ -136,9 +138,10 @@ class Lanes {
   }
 
   // Remote peers die silently. The first call for a peer begins to watch it, so ask only about
-  // those that are needed. A peer not heard of for PEER_TIMEOUT_MS is dead, and stays so.
+  // those that are needed. A peer from which nothing arrives for PEER_TIMEOUT_MS is dead, and stays
+  // so.
   virtual PeerState state(int peer) noexcept = 0;
-  // Tells peers that this process leaves in good order.
+  // Notifies peers that this process leaves in good order.
   virtual void leave() noexcept = 0;
 
  protected:
@@ -155,8 +158,8 @@ class Lanes {
   transport::RemoteLanes* const remote_;
 };
 
-// What only memory that two processes map can do. Threads: open_doorbell: as connect; the others:
-// as get.
+// The operations that only memory mapped by two processes allows. Threads: open_doorbell: as
+// connect; the others: as get.
 class HostLanes : public Lanes {
  public:
   // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
@@ -164,7 +167,7 @@ class HostLanes : public Lanes {
   virtual Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept = 0;
   virtual void unmap(MappedMemory& mapped) noexcept = 0;
 
-  // Whether get and put reach memory of the peer that it has neither allocated nor shared.
+  // Returns true if get and put reach memory of the peer that it has neither allocated nor shared.
   virtual bool can_copy(int peer) noexcept = 0;
   // A record in this process's memory, or in a connected peer's; null if it has none.
   virtual SharedCopy* own_copy(std::uint32_t index) noexcept = 0;
@@ -174,7 +177,7 @@ class HostLanes : public Lanes {
   virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
   // The peer's doorbell 0 once connected in either direction, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
-  // Makes peer_sleeping(peer) not null, also where nothing has connected yet.
+  // Makes peer_sleeping(peer) not null, also before any lane is connected.
   virtual Status open_doorbell(int peer) = 0;
 
  protected:

@@ -21,10 +21,11 @@ namespace {
 
 using transport::RemoteLanes;
 
-// A process that has not polled for so long computes, and is helped out. Long enough to cost
-// nothing, short enough for signs of life and for a peer that waits for an answer.
+// A process that has not polled for so long computes, and the watcher polls for it. Long enough to
+// cost nothing, short enough for signs of life and for a peer that waits for an answer.
 constexpr std::uint64_t kTickUs = 10'000;
-// Between two looks at what fabrics keep back, and how many in vain until they end.
+// The interval between two checks for entries that fabrics hold back, and the number of checks
+// without any until they end.
 constexpr timespec kSoon{0, 100'000};
 constexpr int kSoonInVain = 20;
 
@@ -70,7 +71,7 @@ void Watcher::arm(std::atomic<std::uint32_t>& doorbell) noexcept {
 }
 
 void Watcher::ring_all() noexcept {
-  // First, so that whoever arms from here on has us look again.
+  // First, so that a thread that arms from here on makes this one check again.
   armed_.store(0, std::memory_order_seq_cst);
   const std::lock_guard lock(mutex_);
   for (auto* doorbell : doorbells_) ring_doorbell(*doorbell);
@@ -92,7 +93,7 @@ bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
 }
 
 void Watcher::watch_asleep() noexcept {
-  // The sleeper wakes now and then by itself, to look after its peers; no need to wait for ever.
+  // The sleeper wakes now and then by itself, to check its peers; no need to wait for ever.
   if (wait_for_fabrics(100)) ring_all();
 }
 
@@ -123,7 +124,7 @@ void Watcher::watch_soon() noexcept {
     for (RemoteLanes* lanes : fabrics()) any |= lanes->push();
     in_vain = any ? 0 : in_vain + 1;
   }
-  // First, so that who keeps something back from here on wakes us again.
+  // First, so that a thread that holds something back from here on wakes this one again.
   soon_.store(0, std::memory_order_seq_cst);
   for (RemoteLanes* lanes : fabrics()) lanes->push();
 }

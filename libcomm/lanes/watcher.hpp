@@ -1,9 +1,9 @@
 #pragma once
-// Watcher: a thread that waits for remote fabrics when nobody else does. While the process sleeps
-// on a doorbell it waits for the fabrics' descriptors and rings the doorbell, so that peers of this
-// host and of others can be waited for together; while the process computes for long it polls the
-// fabrics now and then, so that connections, one-sided access and signs of life are answered.
-// In silence it sleeps.
+// Watcher: a thread that waits for remote fabrics when no other thread does. While the process
+// sleeps on a doorbell it waits for the fabrics' descriptors and rings the doorbell, so that peers
+// of this host and of others can be waited for together; while the process computes for long it
+// polls the fabrics now and then, so that connections, one-sided access and signs of life are
+// answered. In silence it sleeps.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -38,9 +38,9 @@ class Watcher {
     if (soon_.load(std::memory_order_relaxed) == 0) [[unlikely]]
       wake_soon();
   }
-  // To be called with every round of polling: says that this process polls by itself.
+  // Call it with every round of polling: it shows that this process polls by itself.
   void note_poll() noexcept {
-    // relaxed, and not atomic as a whole: only "has it changed" matters.
+    // relaxed, and not atomic as a whole: only a change of the value matters.
     polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
@@ -60,9 +60,9 @@ class Watcher {
   transport::RemoteLanes* fabrics_[kMaxFabrics] = {};
   std::atomic<std::size_t> num_fabrics_{0};
   std::atomic<std::uint32_t> armed_{
-      0};  // 1: somebody sleeps or is about to; the thread sleeps on it
+      0};  // 1: a thread sleeps or is about to; the watcher sleeps on it
   std::atomic<std::uint32_t> stop_{0};
-  std::atomic<std::uint32_t> soon_{0};  // 1: the thread looks at what fabrics keep back
+  std::atomic<std::uint32_t> soon_{0};  // 1: the watcher checks for entries that fabrics hold back
   std::atomic<std::uint64_t> polls_{0};
   std::mutex mutex_;  // guards doorbells_
   std::vector<std::atomic<std::uint32_t>*> doorbells_;

@@ -1,7 +1,7 @@
 #pragma once
-// What a Node tells others of itself: who it is in this life of it, where its bootstrap sockets
-// listen, and its address on each fabric. As text it may travel any way: a file, Redis, PMIx, a
-// mail. Any thread.
+// The address that a Node gives to others: the identity of this run of it, the addresses of its
+// bootstrap sockets, and its address on each fabric. As text it may travel by any means: a file,
+// Redis, PMIx, a mail. Any thread.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,7 +33,7 @@ struct NodeAddress {
 };
 
 std::string encode(const NodeAddress& address);
-// corrupt: no address, or of another version, which the text says.
+// corrupt: no address, or one of another version, which the text names.
 Status decode(std::string_view bytes, NodeAddress& address);
 
 // The same in letters that survive a command line or a JSON file; begins with "weft:".
@@ -41,7 +41,8 @@ std::string to_text(const NodeAddress& address);
 Status from_text(std::string_view text, NodeAddress& address);
 bool is_address_text(std::string_view text);
 
-// This machine since it was started, in this network namespace: what Unix sockets can reach.
+// The identity of this machine's run and network namespace: Unix sockets connect processes that
+// share it.
 std::string host_identity();
 
 }  // namespace weft::peer

@@ -72,7 +72,7 @@ Status Bootstrap::listen(std::string_view text) {
   if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   int failed = ::bind(fd, address.raw(), address.length);
   if (failed != 0 && errno == EADDRINUSE && !address.path.empty()) {
-    // Left behind by a process that was killed? Only a refusal says so.
+    // The path may be left behind by a process that was killed: only a refused connection shows it.
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const bool is_left =
         probe >= 0 && ::connect(probe, address.raw(), address.length) != 0 && errno == ECONNREFUSED;
@@ -164,7 +164,7 @@ bool Bootstrap::watch(Listener& listener) {
   return watch_for_input(epoll_, listener.fd, reinterpret_cast<void*>(data));
 }
 
-// Whether poll() is called when there is room, too.
+// Sets whether poll() is also called when there is room.
 void Bootstrap::want_room(Connection& connection, bool wants) {
   if (connection.wants_write_ == wants) return;
   const std::uint32_t room = wants ? std::uint32_t{EPOLLOUT} : 0u;
@@ -187,7 +187,7 @@ void Bootstrap::accept_all(Listener& listener) {
     const int fd = accepted.get();
     if (!accepted) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-      // EMFILE and the like: who waits there stays in the queue.
+      // EMFILE and the like: waiting connections stay in the queue.
       log_line(LogLevel::warn, -1, "cannot accept a connection: {}", std::strerror(errno));
       listener.paused_until_ns = now_ns() + kPauseNs;
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd, nullptr);
@@ -246,7 +246,7 @@ Status Bootstrap::send(Connection& connection, FrameType type, std::string_view 
   const std::size_t bytes = unsent.bytes.size();
   connection.unsent_.push_back(std::move(unsent));
   connection.unsent_bytes_ += bytes;
-  flush(connection);  // if the socket has failed, reading from it tells
+  flush(connection);  // if the socket has failed, reading from it reports the error
   return {};
 }
 
@@ -286,7 +286,7 @@ void Bootstrap::flush(Connection& connection) {
   want_room(connection, false);
 }
 
-// Frees it at the next poll(): the one that runs may still hold it.
+// Frees it at the next poll(): the current one may still hold it.
 void Bootstrap::close(Connection& connection) {
   if (connection.fd_ < 0) return;
   flush(connection);  // such as the reason for a refusal
@@ -307,7 +307,7 @@ void Bootstrap::close(Connection& connection) {
 
 bool Bootstrap::read_frames(Events& events, Connection& connection) {
   char bytes[16384];
-  for (int rounds = 0; rounds < 8; ++rounds) {  // then it is others' turn
+  for (int rounds = 0; rounds < 8; ++rounds) {  // then other connections are served
     iovec part{bytes, sizeof bytes};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostPassed)];
     msghdr message{};
@@ -319,7 +319,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return true;
     if (length <= 0) {
-      // A reset is an end, too: nobody has the socket any more.
+      // A reset is an end, too: the peer has closed the socket.
       const bool is_end = length == 0 || errno == ECONNRESET || errno == EPIPE;
       fail(connection, is_end ? Status{Code::peer_lost, "the peer has closed the connection"}
                               : error(Code::timed_out, "the connection to", "a peer broke"));
@@ -344,14 +344,14 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       fail(connection, Code::no_memory);
       return false;
     }
-    const bool is_stranger = connection.state_ != Connection::State::met;
+    const bool is_unauthenticated = connection.state_ != Connection::State::met;
     const bool is_cut = (message.msg_flags & MSG_CTRUNC) != 0;
-    // The kernel also cuts what this process has no descriptors left for.
-    if (is_cut && !is_stranger && num_passed < kMostPassed) {
+    // The kernel also drops descriptors that this process has no room for.
+    if (is_cut && !is_unauthenticated && num_passed < kMostPassed) {
       fail(connection, {Code::no_memory, "no descriptors are left for what a peer passes"});
       return false;
     }
-    if (connection.received_.size() > (is_stranger ? 0 : 64) || is_cut) {
+    if (connection.received_.size() > (is_unauthenticated ? 0 : 64) || is_cut) {
       fail(connection, {Code::corrupt, "a peer sends descriptors that nobody asked for"});
       return false;
     }
@@ -509,7 +509,7 @@ bool Bootstrap::poll(Events& events) {
   for (int i = 0; i < count; ++i) {
     const std::uintptr_t pointer = ready[i].data.u64;
     if ((pointer & kIsListener) != 0) {
-      // Who cannot be taken in is turned away.
+      // Connections that cannot be accepted are refused.
       if (or_no_memory([&] { accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener)); }) !=
           Code::ok)
         log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
@@ -522,7 +522,7 @@ bool Bootstrap::poll(Events& events) {
     fail(connection, code);
     if (or_no_memory([&] { end_failed(events, connection); }) != Code::ok) close(connection);
   }
-  // What lacks memory comes with the next poll.
+  // Work that lacks memory is done at the next poll.
   if (!connections_.empty() || !listeners_.empty()) or_no_memory([&] { expire(events); });
   dropped_.clear();
   return count > 0;

@@ -3,12 +3,14 @@
 // afterwards: a kept socket that ends is a peer that has ended, and over a Unix socket descriptors
 // travel. One socket serves all fabrics.
 //
-// Nothing here blocks, and everything is bounded: at most kMaxHalfOpen strangers at a time, each
-// for kHandshakeMs; the eldest goes when another comes.
+// Nothing here blocks, and everything is bounded: at most kMaxHalfOpen unauthenticated peers at a
+// time, each for kHandshakeMs; the oldest is dropped when another comes.
 //
-// Without a secret only processes of the same user are met, over Unix sockets.
+// Without a secret only processes of the same user are accepted, over Unix sockets.
 //
 // Threads: one at a time.
+//
+// Tests: tests/peer/peer_test.cpp.
 #include <sys/types.h>
 
 #include <deque>
@@ -74,18 +76,17 @@ class Bootstrap {
     // connect() did not succeed; the connection is freed afterwards.
     virtual void on_failed(Connection& connection, const Status& status) = 0;
     // Takes the descriptors over: sets those it keeps to -1, the others are closed. False: the
-    // frame makes no sense; the connection ends as broken.
+    // frame is not valid; the connection ends as broken.
     virtual bool on_frame(Connection& connection, FrameType type, std::string_view body,
                           std::span<int> descriptors) = 0;
-    // Freed afterwards. peer_lost: by the peer's end; timed_out: by the network; else by what it
-    // says.
+    // Freed afterwards. peer_lost: by the peer's end; timed_out: by the network; else see its text.
     virtual void on_end(Connection& connection, const Status& why) = 0;
 
    protected:
     ~Events() = default;
   };
 
-  // own: the address that handshakes tell; bootstraps are added by listen().
+  // own: the address that handshakes send; bootstraps are added by listen().
   Bootstrap(const Secret& secret, NodeAddress own);
   ~Bootstrap();
   Bootstrap(const Bootstrap&) = delete;
@@ -93,8 +94,8 @@ class Bootstrap {
   NodeAddress& own() { return own_; }
   const NodeAddress& own() const { return own_; }
 
-  // "host:port" (port 0: any), "unix:/path" or "unix:@abstract". A path is replaced if nobody
-  // listens there, and removed in the end.
+  // "host:port" (port 0: any), "unix:/path" or "unix:@abstract". A path without a listening process
+  // is replaced; the path is removed in the end.
   Status listen(std::string_view address);
   // Begins to connect; on_met() or on_failed() follows, in poll().
   Status connect(std::string_view address, std::uint64_t deadline_ns, void* client);
@@ -103,7 +104,7 @@ class Bootstrap {
               std::span<const int> descriptors = {});
   void close(Connection& connection);
 
-  // Moves things on; costs one system call if there is nothing.
+  // Makes progress; costs one system call if there is nothing to do.
   bool poll(Events& events);
   // Readable when poll() has something to do; deadlines aside.
   int wait_fd() const { return epoll_.get(); }

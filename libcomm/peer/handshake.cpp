@@ -15,7 +15,7 @@ static_assert(sizeof(Bytes32) == crypto_generichash_KEYBYTES);
 namespace {
 constexpr std::string_view kContext = "weft peer 1";
 constexpr std::size_t kMaxReasonBytes = 200;
-// What a stranger's text may do to a terminal, it does not.
+// Replaces bytes of a foreign process's text that would control a terminal.
 std::string printable(std::string_view text) {
   std::string out;
   for (char c : text) out.push_back(c >= ' ' && c < 127 ? c : '?');
@@ -97,7 +97,7 @@ Bytes32 Handshake::mac(Role of, std::string_view content) const {
 }
 
 Handshake::State Handshake::fail(Code code, std::string text, std::string* out) {
-  // Who listens says why; who connects just leaves.
+  // The listening side sends the reason; the connecting side just closes.
   if (out != nullptr && role_ == Role::listens) *out += make_frame(FrameType::refused, text);
   status_ = {code, std::move(text)};
   return State::failed;

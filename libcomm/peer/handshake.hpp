@@ -1,8 +1,9 @@
 #pragma once
-// How two strangers meet: each shows that it knows the secret without telling it, and says who it
-// is. No sockets here: frames in, frames out, so that tests and fuzzers drive it. One thread each.
+// The handshake of two processes that do not know each other: each proves that it knows the secret
+// without sending it, and sends its identity. No sockets here: frames in, frames out, so that tests
+// and fuzzers drive it. One thread each.
 //
-//   who connects                              who listens
+//   connecting side                           listening side
 //   hello      version, nonce                 challenge  version, nonce
 //   proof      mac, address                   welcome    mac, address, cookie
 //                                             refused    why (instead of any)
@@ -47,7 +48,7 @@ inline constexpr std::size_t kMaxDescriptors = 4;         // of a frame
 
 std::string make_frame(FrameType type, std::string_view body, std::size_t num_descriptors = 0);
 
-// Cuts what arrived into frames.
+// Splits received bytes into frames.
 class FrameReader {
  public:
   void feed(std::string_view bytes) { buffer_.append(bytes); }
@@ -78,16 +79,16 @@ class Handshake {
   enum class Role { connects, listens };
   enum class State { going_on, done, failed };
 
-  // own: encode()d. For who connects, start() gives the first frame.
+  // own: encode()d. On the connecting side, start() gives the first frame.
   Handshake(Role role, const Secret& secret, std::string_view own);
   std::string start() const;
 
-  // One frame of the other side; what to send it is appended to `out`, also in failure.
+  // Takes one frame of the other side; the reply is appended to `out`, also in failure.
   State on_frame(FrameType type, std::string_view body, std::string& out);
 
   // In State::done.
   const NodeAddress& theirs() const { return theirs_; }
-  const Bytes16& cookie() const { return cookie_; }  // names what was agreed, known to both alone
+  const Bytes16& cookie() const { return cookie_; }  // names this agreement, known to both alone
   // In State::failed.
   const Status& status() const { return status_; }
 
@@ -103,7 +104,7 @@ class Handshake {
   Secret secret_;
   std::string own_;
   FrameType expected_;
-  Bytes32 nonces_[2] = {};  // of who connects, of who listens
+  Bytes32 nonces_[2] = {};  // of the connecting and of the listening side
   NodeAddress theirs_;
   Bytes16 cookie_{};
   Status status_;

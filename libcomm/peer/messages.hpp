@@ -14,14 +14,14 @@ enum class Kind : std::uint8_t {
   user = 1,  // data: a whole message of the program
   piece,     // data: a piece of a longer one
   notify,    // the data of a put before it are there
-  resolve,   // what does this key name?
+  resolve,   // asks which region a key names
   resolved,
   withdrawn,  // the owner takes memory back
-  let_go,     // nothing here uses it any more
-  put,        // by the owner's side (rma/target_side.hpp); data: the next of its bytes
+  let_go,     // the sender does not use it any more
+  put,        // target-side emulation (rma/target_side.hpp); data: the next of its bytes
   get,        // the same; not numbered, nor are its data
   data,       // of a get, the next of them
-  atomic,     // by the owner's side
+  atomic,     // target-side emulation
   done,       // of a put or atomic, or why a get is refused
   bye,        // the session ends in good order
   // Not numbered:
@@ -30,12 +30,12 @@ enum class Kind : std::uint8_t {
   ping,  // answered by an ack
   // Between ranks of a job (transport/lanes). Numbered:
   lane_open,    // a lane, and how large its ring is to be
-  lane_answer,  // there is a ring, or why there is none
+  lane_answer,  // there is a ring, or the reason why not
   farewell,     // answers bye: all that came before has arrived
-  // Not numbered: posted again after a break by who still needs it.
+  // Not numbered: after a break the side that still needs one posts it again.
   lane_entries,  // data: bytes of a ring
   lane_credit,
-  lane_count,  // what has arrived of a lane, the first after a link came up
+  lane_count,  // the bytes that have arrived of a lane, the first after a link came up
   // Of sessions. Numbered:
   device_key,  // before resolved: the key of a further device of the owner
 };
@@ -59,7 +59,7 @@ struct Head {
   std::uint16_t reserved = 0;
   std::uint32_t number = 0;  // of this message in the session, if kNumbered
   std::uint32_t acked = 0;   // all up to this number have arrived here
-  std::uint32_t id = 0;      // of what it is about
+  std::uint32_t id = 0;      // of the object that the message concerns
 };
 static_assert(sizeof(Head) == 16);
 
@@ -86,14 +86,14 @@ struct DeviceKeyMessage : Head {  // id: of the question
 };
 struct HandleMessage : Head {  // withdrawn, let_go; id: the handle
 };
-// Of the owner's side. What the asker wants to reach: key and address are a handle and an offset
-// between Nodes, and as in MemoryName between ranks. room: what the asker takes for the memory's
-// from there on, which all must be.
+// Of target-side emulation: the range of memory to access. key and address are a handle and an
+// offset between Nodes, and as in MemoryName between ranks. room: the bytes from there to the end
+// of the memory, according to the requester; all of them must be valid.
 struct RemoteRange {
   std::uint64_t key, address, bytes, room;
 };
 struct AccessMessage : Head {  // put, get
-  RemoteRange range;           // of a put: what is still to come, these data included
+  RemoteRange range;           // of a put: all that is still to come, these data included
 };
 struct AtomicMessage : Head {
   RemoteRange range;
@@ -104,12 +104,12 @@ struct DoneMessage : Head {
   std::uint64_t previous;
 };
 
-// Between ranks of a job. Lanes and operations are named by numbers of whoever is told, which no
-// later one of the same link has.
+// Between ranks of a job. Lanes and operations are named by the receiver's numbers, which are not
+// used again on the same link.
 inline constexpr std::uint32_t kLanesVersion = 5;
 struct RankHello {       // of a link
-  std::uint64_t secret;  // of who is told, from the job's board or its card
-  std::uint64_t job;     // of who tells
+  std::uint64_t secret;  // of the receiver, from the job's board or its endpoint address
+  std::uint64_t job;     // of the sender
   std::uint32_t rank, version, received, reserved;
 };
 static_assert(sizeof(RankHello) <= fabric::kMaxHelloBytes);
@@ -122,12 +122,12 @@ struct LaneAnswerMessage : Head {  // id: the writer's
 };
 struct EntriesMessage : Head {  // lane_entries; id: the reader's
   std::uint64_t position;       // of the first byte: how many were written before it
-  std::uint64_t credit;         // of the lane of the same two threads the other way round
+  std::uint64_t credit;         // of the lane of the same two threads in the other direction
   std::uint32_t offset, bytes;  // in the ring; the bytes follow
 };
-inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, though no turn came
-// Flag: these lie at the start of the whole ring, and so do all to come. Those before lie in the
-// first kInitialRingBytes that a lane has.
+inline constexpr std::uint8_t kRestart = 4;  // flag: these lie at the start, without a wrap mark
+// Flag: these lie at the start of the full ring, and so do all to come. Those before lie in the
+// kInitialRingBytes of the initial ring.
 inline constexpr std::uint8_t kFullRing = 8;
 inline constexpr std::uint32_t kInitialRingBytes = 512;
 struct CreditMessage : Head {  // lane_credit; id: the writer's
@@ -144,7 +144,7 @@ fabric::Bytes as_bytes(const Message& message) {
   return {reinterpret_cast<const std::byte*>(&message), sizeof message};
 }
 
-// False if the bytes are too few. data: what is behind it.
+// False if there are too few bytes. data: the bytes behind it.
 template <class Message>
 bool read_message(fabric::Bytes bytes, Message& message, fabric::Bytes& data) {
   if (bytes.size() < sizeof message) return false;
@@ -153,15 +153,15 @@ bool read_message(fabric::Bytes bytes, Message& message, fabric::Bytes& data) {
   return true;
 }
 
-// Reads a message as the one that it should be, and hands it on. False if the bytes are too few, or
-// `handle` says so.
+// Reads a message as the type that `handle` takes, and passes it on. False if there are too few
+// bytes, or `handle` returns false.
 struct MessageReader {
   template <class Message, class Handle>
   bool operator()(Message message, Handle&& handle) {
     return read_message(bytes, message, data) && handle(message);
   }
   fabric::Bytes bytes;
-  fabric::Bytes data = {};  // what is behind it
+  fabric::Bytes data = {};  // the bytes behind it
 };
 
 // Of a link that a peer opens; false: of another version, or too short.

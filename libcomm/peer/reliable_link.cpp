@@ -92,7 +92,7 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
     }
     was_full_ = true;
     owner_.make_busy();
-    return Code::again;  // if the link is down, its end is told next
+    return Code::again;  // if the link is down, its end is reported next
   }
   const bool is_next = state_ == State::up && !is_held_ && resend_.all_sent();
   const std::span<std::byte> to = resend_.append(head_bytes + body.size());
@@ -103,8 +103,8 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
   head.flags |= kNumbered;
   head.number = ++num_posted_;
   head.acked = num_received_;
-  // The message leaves before it is copied for a break of the link, so that the copy takes no time
-  // on its way.
+  // The message leaves before it is copied for a break of the link, so that the copy does not delay
+  // it.
   const bool is_sent =
       is_next && endpoint_->message(*link_, {reinterpret_cast<const std::byte*>(&head), head_bytes},
                                     body) == Code::ok;
@@ -131,7 +131,8 @@ void ReliableLink::post_control(Head& head, std::size_t head_bytes) noexcept {
 Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
                              fabric::Request* request) {
   if (state_ != State::up) return Code::peer_lost;
-  // What was kept before goes before, so that all arrive as they were posted, unless that is held.
+  // Messages that were kept before go first, so that all arrive in the order of posting, unless
+  // those are held.
   if (!resend_.all_sent() && !is_held_) return Code::again;
   head.acked = num_received_;
   const fabric::Bytes first{reinterpret_cast<const std::byte*>(&head), head_bytes};
@@ -256,7 +257,7 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
                                              : broken_since_ns_) +
                     timeout_ns)
         return Due::gone;
-      // Nobody answers there: another try. Before the first answer the peer may be slow.
+      // No answer from there: try again. Before the first answer the peer may be slow.
       if (link_ != nullptr &&
           now > linked_at_ns_ + timeout_ns / (state_ == State::connecting ? 2 : 4))
         return Due::stalled;
@@ -276,7 +277,7 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
                  now > last_asked_ns_ + timeout_ns / 4) {
         last_asked_ns_ = now;
         Head head{.kind = Kind::ping, .acked = num_received_};
-        // If there is no room, or the link is down, silence is enough.
+        // If there is no room, or the link is down, the other side ends it by silence.
         [[maybe_unused]] const Code code = endpoint_->message(*link_, as_bytes(head), {});
       }
       return Due::nothing;

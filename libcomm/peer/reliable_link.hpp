@@ -15,11 +15,11 @@ namespace weft::transport {
 class ReliableLink {
  public:
   enum class State : std::uint8_t { connecting, up, broken, lost };
-  // What a message brings: fresh: it is to be handled; nothing: it is old, or the link's own; up:
-  // the link is, from now on; corrupt: no peer of ours sends it.
+  // The result of a received message. fresh: it is to be handled; nothing: it is old, or the link's
+  // own; up: the link is up from now on; corrupt: no correct peer sends it.
   enum class Received : std::uint8_t { fresh, nothing, up, corrupt };
-  // stalled: the link is up and has been silent for half of the timeout, so that another one may be
-  // what it takes; the caller drops it.
+  // stalled: the link is up and has been silent for half of the timeout, so that a new one may
+  // help; the caller drops it.
   enum class Due : std::uint8_t { nothing, gone, open, stalled };
 
   class Owner {
@@ -48,7 +48,7 @@ class ReliableLink {
   std::uint32_t last_number() const {
     return num_posted_ + static_cast<std::uint32_t>(backlog_.size());
   }
-  // Whether the peer has one that was posted later than this.
+  // Returns true if the peer has a message that was posted later than this.
   bool has_later_than(std::uint32_t number) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(resend_.num_dropped()) - number) >
            0;
@@ -59,22 +59,22 @@ class ReliableLink {
 
   // The link that is being opened here, or is up where links do not break.
   void set_opened(fabric::Link& link);
-  // One that the peer opened, having received so many. False: it makes no sense. Nothing can be
-  // posted on it before on_incoming() has returned; pump() goes on.
+  // Takes a link that the peer opened, having received so many messages. False: the number is not
+  // valid. Nothing can be posted on it before on_incoming() has returned; pump() continues.
   [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
   void set_up() { state_ = State::up; }
-  // Gives up the link, which the caller closes without the lock; null: there is none.
+  // Gives up the link, which the caller closes without the lock; null: there is no link.
   [[nodiscard]] fabric::Link* drop(std::uint64_t now_ns);
   // When the next one may be opened.
   void back_off(std::uint64_t now_ns);
   void back_off_most(std::uint64_t now_ns);
-  // Nothing more is sent. False: it was lost before.
+  // Ends it for good: nothing more is sent. False: it was lost before.
   bool lose();
 
   // Sends or keeps a numbered message. again: no room now, pump() follows. Where links do not break
-  // nothing is kept.
+  // no message is kept.
   Code post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog = false);
-  // The same for what must not be refused: kept in any case, or lacks_memory().
+  // The same for messages that must not be refused: kept in any case, or lacks_memory().
   void post_control(Head& head, std::size_t head_bytes) noexcept;
   // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
   // request: the body stays as it is until done(), where the fabric has messages in place.
@@ -91,13 +91,14 @@ class ReliableLink {
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
   }
   void want_ack();
-  // Sends what waits, but what is held. True: the link has just come up.
+  // Sends the waiting messages, except held ones. True: the link has just come up.
   bool pump();
-  // What is to be done now. waits: something needs the peer, so that its silence counts.
+  // Returns the action that is due. waits: a request needs the peer, so that its silence counts.
   Due tick(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits, bool opens);
 
  private:
-  // When a message for this alone is due. next_pump: what the program sends by then carries it.
+  // When an acknowledgement without other messages is due. next_pump: messages of the program until
+  // then carry it.
   enum class Ack : std::uint8_t { none, next_pump, now };
 
   bool retains() const { return endpoint_->limits().breaks; }
@@ -131,7 +132,7 @@ class ReliableLink {
 
   std::uint64_t began_ns_;
   std::uint64_t last_received_ns_ = 0, last_asked_ns_ = 0;
-  std::uint64_t linked_at_ns_ = 0;  // when the link began that there is
+  std::uint64_t linked_at_ns_ = 0;  // when the current link began
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
 };
 

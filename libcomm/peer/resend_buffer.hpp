@@ -17,7 +17,8 @@ class ResendBuffer {
   bool empty() const { return first_ == end_; }
   bool all_sent() const { return next_ == end_; }
 
-  // Place for a message that counts as sent once mark_sent() says so; empty if there is no room.
+  // Returns room for a message that counts as sent once mark_sent() is called; empty if there is
+  // none.
   std::span<std::byte> append(std::size_t bytes) {
     const std::size_t need = place(bytes);
     while (capacity_ - (end_ - first_) < need + gap(need)) {
@@ -64,7 +65,7 @@ class ResendBuffer {
 
  private:
   static constexpr std::size_t kLengthBytes = 8;
-  static constexpr std::uint32_t kGap = ~0u;  // the rest up to the end is not used
+  static constexpr std::uint32_t kGap = ~0u;  // the bytes up to the end are not used
 
   static std::size_t place(std::size_t bytes) { return kLengthBytes + (bytes + 7) / 8 * 8; }
   std::byte* at(std::uint64_t position) { return memory_.get() + position % capacity_; }
@@ -76,7 +77,7 @@ class ResendBuffer {
   void write_length(std::uint64_t position, std::uint32_t length) {
     std::memcpy(at(position), &length, sizeof length);
   }
-  // What is left at the end of the memory if `need` does not fit there.
+  // The bytes that stay unused at the end of the memory if `need` does not fit there.
   std::size_t gap(std::size_t need) const {
     if (capacity_ == 0) return 0;
     const std::size_t left = capacity_ - end_ % capacity_;

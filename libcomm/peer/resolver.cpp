@@ -25,7 +25,7 @@ struct Resolver::Queue {
   std::vector<std::weak_ptr<Lookup>> begun;   // under lock: by threads, not done
   int num_threads = 0;                        // under lock
 
-  // Under lock. Null: nobody looks this up.
+  // Under lock. Null: no lookup of it is under way.
   std::shared_ptr<Lookup> find(std::string_view text) const {
     const auto find_in = [text](const auto& list) {
       for (const auto& one : list)
@@ -60,7 +60,7 @@ Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, i
         std::thread thread;
         Status status = start_thread(thread, [queue = queue_] { serve(queue); });
         if (status) {
-          // Nobody waits for it: a lookup cannot be broken off.
+          // The thread is not waited for: a lookup cannot be interrupted.
           thread.detach();
           ++queue_->num_threads;
         } else if (queue_->num_threads == 0) {
@@ -89,7 +89,7 @@ void Resolver::serve(const std::shared_ptr<Queue>& queue) {
     const std::shared_ptr<Lookup> lookup = queue->waiting.front().lock();
     queue->waiting.pop_front();
     if (lookup == nullptr) continue;
-    queue->begun.push_back(lookup);  // there is room
+    queue->begun.push_back(lookup);  // room was reserved
     guard.unlock();
     const Status status = or_no_memory([&] { return resolve(lookup->text, lookup->address); });
     guard.lock();

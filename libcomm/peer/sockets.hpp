@@ -21,8 +21,8 @@ struct SocketAddress {
 };
 
 enum class Names { ask, refuse };
-// Asks name servers for a name, which may block, or says `again` of one. bad_argument: no address;
-// not_found: no such host.
+// Asks name servers for a name, which may block, or returns `again` for a name. bad_argument: no
+// address; not_found: no such host.
 Status resolve(std::string_view text, SocketAddress& address, Names names = Names::ask);
 // As bound: "host:port" with the port that the kernel chose.
 std::string bound_text(int fd);
@@ -31,8 +31,8 @@ std::string bound_text(int fd);
 std::vector<std::string> own_addresses();
 // The host of "host:port".
 std::string_view host_of(std::string_view address);
-// Where others reach what listens there: any address, 0.0.0.0 or [::], says nothing to them. At
-// most so many, of alike ones the first interface's last.
+// The addresses at which others reach sockets bound to these: 0.0.0.0 or [::] becomes the addresses
+// of the interfaces. At most `most`; among similar ones those of the first interface come last.
 std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::size_t most);
 // Who is at the other end, for messages: "the process at 10.0.0.2", "process 123 of user 1000".
 std::string other_end(int fd);

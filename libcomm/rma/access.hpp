@@ -1,6 +1,6 @@
 #pragma once
-// An access: one get, put or atomic with memory of a peer. The fabric does it, or the owner's side
-// (target_side.hpp).
+// An access: one get, put or atomic on memory of a peer. The fabric does it, or target-side
+// emulation (target_side.hpp).
 #include <cstddef>
 #include <cstdint>
 
@@ -22,17 +22,17 @@ namespace weft::transport {
 
 struct AccessRequest : fabric::Request {
   Access access = Access::put;
-  bool is_asked = false;    // the owner's side has all of it
-  Code refused = Code::ok;  // by the owner's side, while pieces of it were still to go
-  std::uint32_t id = 0;     // at the owner's side; 0: it was never asked
+  bool is_asked = false;    // target-side emulation has all of it
+  Code refused = Code::ok;  // by the target, before all pieces of it were sent
+  std::uint32_t id = 0;     // at the target side; 0: never asked
   std::byte* local = nullptr;
   std::size_t bytes = 0;
-  std::size_t moved = 0;  // by the owner's side: of a get received, of a put sent
+  std::size_t moved = 0;  // by target-side emulation: bytes of a get received, of a put sent
   std::uint64_t operand = 0, compare = 0;
-  std::uint64_t previous = 0;  // what an atomic found
+  std::uint64_t previous = 0;  // the word's value before an atomic
 };
 
-// Whether the fabric has what it takes; longer ones are the owner's side's.
+// Returns true if the fabric can do the request; target-side emulation does the others.
 inline bool can_do(const fabric::Limits& limits, const AccessRequest& request) noexcept {
   if (request.bytes > std::size_t{1} << 30) return false;
   return request.access == Access::get ? limits.gets
@@ -40,7 +40,7 @@ inline bool can_do(const fabric::Limits& limits, const AccessRequest& request) n
                                        : limits.puts;
 }
 
-// Has the fabric do it, which can: what the call of the endpoint returns.
+// Has the fabric do a request that can_do() accepts; returns the result of the endpoint's call.
 inline Code post_access(fabric::Endpoint& endpoint, fabric::Link& link, AccessRequest& request,
                         const fabric::Key& key, std::uint64_t offset) {
   switch (request.access) {

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks call each other's memory, and how what they do with it ends.
+// The names that ranks give memory of each other, and the completion of accesses to it.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Names memory of a process; plain bytes, checked by whoever uses it.
+// Names memory of a process; plain bytes, checked before each use.
 struct MemoryName {
   std::uint64_t address;  // in the owner
   std::uint64_t bytes;
@@ -25,14 +25,16 @@ constexpr MemoryName named(std::uint64_t address, std::uint64_t bytes,
           static_cast<std::uint32_t>(number >> 32)};
 }
 
-// Whether [first, first + count) lies in [address, address + bytes), whatever a peer says of it.
+// Returns true if [first, first + count) lies in [address, address + bytes), for any values of a
+// peer.
 constexpr bool is_within(std::uint64_t first, std::uint64_t count, std::uint64_t address,
                          std::uint64_t bytes) noexcept {
   const std::uint64_t offset = first - address;
   return first >= address && offset <= bytes && count <= bytes - offset;
 }
 
-// How a get, put or atomic went. Whoever moves it sets this, any thread may read it.
+// The result of a get, put or atomic. The thread that completes it sets this, any thread may read
+// it.
 class Completion {
  public:
   bool is_done() const noexcept { return state_.load(std::memory_order_acquire) != kPending; }
@@ -54,9 +56,9 @@ struct MappedMemory {
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
   const std::atomic<std::uint64_t>* current = nullptr;  // the owner's; not `number`: released
-  std::uint64_t number = 0;                             // number_of() what was mapped
+  std::uint64_t number = 0;                             // number_of() the mapped memory
   int peer = -1;
-  void* mapping = nullptr;  // of who mapped it
+  void* mapping = nullptr;  // for the layer that mapped it
 
   bool is_valid() const noexcept {
     return data != nullptr && current->load(std::memory_order_acquire) == number;

@@ -1,6 +1,6 @@
 #pragma once
 // Memory that crosses sessions: a Region is this process's own, a RemoteRegion a peer's, as its
-// owner told one session of it.
+// owner published it to one session.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -40,7 +40,7 @@ struct Region {
   std::size_t num_users = 0;  // handles of sessions that name it
 };
 
-// What a key is to its owner; opaque to all others.
+// The owner's view of a key; opaque to all others.
 struct KeyParts {
   std::uint64_t generation, region;
   std::array<std::uint8_t, 16> secret;
@@ -48,7 +48,7 @@ struct KeyParts {
 static_assert(sizeof(KeyParts) == sizeof(MemoryKey));
 
 // The datapath's view of a region, one for each PeerMemory, used by one thread at a time. While
-// `busy` is set, what `base` leads to stays mapped.
+// `busy` is set, the memory at `base` stays mapped.
 struct RegionUse {
   std::atomic<std::byte*> base{nullptr};  // null: not mapped (yet, or any more)
   std::atomic<bool> busy{false};
@@ -64,8 +64,8 @@ struct RegionUse {
   // The place of these bytes, or null: not mapped, beyond the end, or without the right. After it,
   // leave() in any case.
   std::byte* enter(std::uint32_t right, std::uint64_t offset, std::size_t length) noexcept {
-    // relaxed, and no fence but the compiler's: who takes the mapping away clears base, has every
-    // thread pass a fence (heavy_fence) and then waits for busy.
+    // relaxed, and no fence but the compiler's: the thread that removes the mapping clears base,
+    // has every thread pass a fence (heavy_fence) and then waits for busy.
     busy.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::byte* at = base.load(std::memory_order_acquire);
@@ -91,11 +91,11 @@ struct RemoteRegion {
   std::uint32_t devices = 0;      // of the owner that have keys, a bit each
   std::vector<fabric::Key> keys;  // by device
   std::byte* mapped = nullptr;
-  std::size_t num_posted = 0;  // works that the fabric has
+  std::size_t num_posted = 0;  // requests that the fabric has
   bool is_withdrawn = false;   // let go once num_posted is 0
   std::vector<RegionUse*> uses;
 
-  // The key on this device of the owner; null: the owner's side does it.
+  // The key on this device of the owner; null: target-side emulation does it.
   const fabric::Key* key_on(std::uint32_t device) const noexcept {
     return (devices >> device & 1) != 0 ? &keys[device] : nullptr;
   }

@@ -38,7 +38,8 @@ bool TargetSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ende
 
 // The asking side.
 
-// The lower half is the place in asked_, from 1 on; the upper half tells its users apart.
+// The lower half is the index in asked_, from 1 on; the upper half tells successive users of it
+// apart.
 Code TargetSide::give_id(AccessRequest& request) {
   if (num_asked_ == kMaxAsked) return Code::again;
   auto place = std::ranges::find(asked_, nullptr, &Asked::request);
@@ -103,7 +104,7 @@ Code TargetSide::post(AccessRequest& request, const RemoteRange& range) {
     }
   }
   request.is_asked = code == Code::ok;
-  if (code == Code::peer_lost) return Code::again;  // the end of its link is told next
+  if (code == Code::peer_lost) return Code::again;  // the end of its link is reported next
   if (code != Code::ok && code != Code::again) drop(request);
   return code;
 }
@@ -143,7 +144,7 @@ bool TargetSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code
   return true;
 }
 
-// The owner's side.
+// The target side.
 
 void TargetSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
   DoneMessage message{};
@@ -154,8 +155,8 @@ void TargetSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) 
   link_.post_control(message, sizeof message);
 }
 
-// Every piece is checked with all that is still to come, so that what is refused is refused from
-// the start.
+// Every piece is checked together with all that is still to come, so that a put beyond
+// the memory is refused at its first piece.
 bool TargetSide::on_put(const AccessMessage& message, fabric::Bytes data) {
   if (data.size() > message.range.bytes || (data.empty() && message.range.bytes > 0)) return false;
   Code code = Code::ok;
@@ -184,7 +185,7 @@ bool TargetSide::on_get(const AccessMessage& message) {
   // An end that was sent over the last link may let the asker ask for another one early.
   if (answers_.size() >= 2 * kMaxAsked) return false;
   Answer answer{message.id, message.range};
-  // Those that find room take no memory.
+  // An answer that finds room at once takes no memory.
   if (answers_.empty() && send(answer)) return true;
   const Code code = or_no_memory([&] { answers_.push_back(answer); });
   if (code != Code::ok) send_done(answer.id, code);
@@ -199,10 +200,10 @@ bool TargetSide::pump() {
   return answers_.empty();
 }
 
-// False: there is no room for the rest.
+// False: there is no room for all of it.
 bool TargetSide::send(Answer& answer) {
   Code code = Code::ok;
-  // What is taken back meanwhile is refused.
+  // Memory that was unshared meanwhile is refused.
   const std::byte* at = memory_.find_shared(answer.rest, fabric::kRead, code);
   if (at == nullptr || answer.rest.bytes == 0) {
     send_done(answer.id, code);

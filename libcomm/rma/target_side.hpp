@@ -17,7 +17,8 @@ class TargetSide {
  public:
   class Memory : public ReliableLink::Owner {
    public:
-    // Where the peer may do what takes these rights (fabric::Rights); null: `code` says why not.
+    // The memory that the peer may access with these rights (fabric::Rights); null: `code` has the
+    // reason.
     virtual std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) = 0;
     // For bytes of an answer that the fabric takes from where they are, at a place that was found:
     // done once it has. Null: they are copied.
@@ -29,23 +30,23 @@ class TargetSide {
 
   TargetSide(ReliableLink& link, Memory& memory) : link_(link), memory_(memory) {}
 
-  // Asks for it. ok: it is under way, and on_message() tells its end. again: it is to be
-  // posted again once there is room. Any other code: it has ended with that.
+  // Asks the target side for it. ok: it is under way, and on_message() reports its end. again: it
+  // is to be posted again once there is room. Any other code: it has ended with that.
   Code post(AccessRequest& request, const RemoteRange& range);
-  // It ends some other way: the peer is lost, or it is given up.
+  // Drops a request that ends otherwise: the peer is lost, or it is given up.
   void drop(AccessRequest& request);
-  // The link is gone. Who keeps the gets posts them again.
+  // The link is gone. The requesting side posts its gets again.
   void on_link_end() { answers_.clear(); }
 
-  // What the peer sends: put, get, atomic, data or done. False: it makes no sense. ended: what has
-  // ended by it, if anything has, and how.
+  // Takes a message of the peer: put, get, atomic, data or done. False: it is not valid. ended: the
+  // request that it completes, if any, and the result.
   bool on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ended, Code& code);
 
   // Sends data of gets, the eldest first. False: more is left.
   bool pump();
 
  private:
-  // So that two that ask each other for much do not fill the link both ways.
+  // A bound, so that two that ask each other for much do not fill the link in both directions.
   static constexpr std::size_t kMaxAsked = 256;
 
   struct Asked {

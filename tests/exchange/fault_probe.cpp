@@ -294,7 +294,7 @@ void write_garbage(Job& job, const char* what) {
     if (std::strcmp(what, "kind") == 0) kind = 99;
     if (std::strcmp(what, "wrong_phase") == 0) head->immediate += std::uint64_t{7} << 32;
     if (std::strcmp(what, "size") == 0) head->immediate += 1;
-    if (std::strcmp(what, "turn") == 0) kind = kKindTurn, head->length = 0xffff'ffc0;
+    if (std::strcmp(what, "turn") == 0) kind = kKindWrap, head->length = 0xffff'ffc0;
     if (std::strncmp(what, "announce", 8) == 0) {
       kind = kAnnounce;
       head->length = sizeof announcement;

@@ -151,8 +151,8 @@ TEST_CASE("a head that turns have left out is none when its number comes again",
     for (int i = 0; i < count; ++i) {
       std::byte* to = writer.reserve(length);
       if (to == nullptr) FAIL("no room for " << number);
-      if (writer.turned_at() != RingWriter::kNoTurn) ++number;
-      writer.forget_turn();
+      if (writer.wrapped_at() != RingWriter::kNoWrap) ++number;
+      writer.forget_wrap();
       std::memset(to, 1, length);
       writer.publish(1, length, ++number);
       Entry entry;
@@ -283,7 +283,7 @@ TEST_CASE("the reader survives a hostile writer", "[ring]") {
   }
   SECTION("a turn at the start") {
     head->length = 64;
-    head->state.store(1u << 8 | kKindTurn, std::memory_order_release);
+    head->state.store(1u << 8 | kKindWrap, std::memory_order_release);
   }
   SECTION("an entry that ends behind the ring, where no limit would hold any more") {
     head->length = 4096;
@@ -314,7 +314,7 @@ TEST_CASE("the largest entry ends with the ring", "[ring]") {
   auto* mark = reinterpret_cast<EntryHead*>(memory.bytes.get() + 4096);
   SECTION("a mark") {
     mark->length = 0;
-    mark->state.store(2u << 8 | kKindTurn, std::memory_order_release);
+    mark->state.store(2u << 8 | kKindWrap, std::memory_order_release);
     REQUIRE_FALSE(reader.peek(entry));
     REQUIRE_FALSE(reader.broken());
   }

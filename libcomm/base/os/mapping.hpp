@@ -18,7 +18,7 @@ class Mapping {
     return *this;
   }
   ~Mapping();
-  // Once. no_memory, with what to do about it.
+  // Maps the memory; call it once. no_memory, with what to do about it.
   Status map(std::size_t bytes);
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }

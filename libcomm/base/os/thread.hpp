@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// While it lives, what this thread starts (also inside other libraries) takes no signals.
+// While it lives, threads that this thread starts (also inside other libraries) take no signals.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept;

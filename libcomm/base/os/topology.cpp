@@ -39,7 +39,7 @@ bool contains(const std::vector<int>& cpus, int cpu) {
 }  // namespace
 
 std::vector<int> usable_cpus() {
-  // The kernel refuses a set that is smaller than its own, and does not say how large that is.
+  // The kernel refuses a set that is smaller than its own, and does not report its size.
   for (int room = 1024; room <= 1 << 20; room *= 2) {
     const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(room));
     if (set == nullptr) break;
@@ -100,7 +100,7 @@ Status Topology::read(Topology& out) {
     placed.insert(placed.end(), core.begin(), core.end());
     if (!core.empty()) topology.cores_.push_back(std::move(core));
   }
-  // Some virtual machines tell of processors but not of cores.
+  // Some virtual machines report processors but no cores.
   std::ranges::sort(placed);
   for (int cpu : usable)
     if (!contains(placed, cpu)) topology.cores_.push_back({cpu});

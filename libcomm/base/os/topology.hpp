@@ -42,8 +42,8 @@ class Topology {
   const std::vector<std::vector<int>>& sockets() const noexcept { return sockets_; }
 
   Sharing sharing(int cpu_a, int cpu_b) const noexcept;
-  // For each process, given by the processors it may run on: what it shares with the first one at
-  // worst, wherever the scheduler puts them.
+  // The worst sharing between two processes, each given by the processors that it may run on: it
+  // holds wherever the scheduler puts them.
   Sharing sharing(const std::vector<int>& cpus_a, const std::vector<int>& cpus_b) const noexcept;
 
  private:
@@ -53,9 +53,10 @@ class Topology {
   std::vector<std::vector<int>> sockets_;
 };
 
-// The processors of the last cache, as the kernel writes them ("0-7"), if all that this thread may
-// run on share it; empty if they share none, "?" if the kernel does not say. From a file of the
-// kernel: hwloc takes 7 ms for it, which each process of a job would pay at its start.
+// The processors of the last cache, in the kernel's notation ("0-7"), if all processors that this
+// thread may run on share it; empty if they share none, "?" if the kernel does not report it. Read
+// from a file of the kernel: hwloc takes 7 ms for it, which each process of a job would pay at its
+// start.
 std::string common_cache();
 
 // How many processors this process may use, by its affinity alone. Cheap, without hwloc.

@@ -15,7 +15,7 @@
 namespace weft::ofi {
 namespace {
 
-// How often a sleeper looks where the provider cannot wake it.
+// The interval at which a sleeper polls where the provider cannot wake it.
 constexpr long kLookNs = 500'000;
 
 Status failed(const char* what, int error) {
@@ -36,13 +36,13 @@ fi_info* make_hints(const std::string& provider) {
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
-  // Credit bounds what is under way; the default of 2048 only costs memory.
+  // Credit bounds the requests under way; the default of 2048 only costs memory.
   hints->tx_attr->size = 256;
   hints->rx_attr->size = 256;
   return hints;
 }
 
-// What libfabric has of the first of these providers (with commas) that is there.
+// The offers of libfabric for the first of these providers (separated by commas) that is there.
 int find_provider(const std::string& providers, fi_info*& list) {
   int error = -FI_ENODATA;
   std::size_t start = 0;
@@ -89,7 +89,7 @@ Status Offers::find(const Settings& settings) {
   const std::string route = default_route(false), route_v6 = default_route(true);
   std::vector<const fi_info*> infos;
   for (const fi_info* info = list_; info != nullptr; info = info->next) {
-    // Behind those of the best provider there are others that make up the same from parts.
+    // Entries behind those of the best provider are others that build the same from parts.
     if (std::string_view(info->fabric_attr->prov_name) != list_->fabric_attr->prov_name) continue;
     Interface interface = interface_of(*info, route, route_v6);
     const auto same = [&](const Interface& other) {
@@ -183,7 +183,7 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   if (error != 0) return failed("fi_endpoint", error);
   error = fi_ep_bind(ep, &av_->fid, 0);
   if (error != 0) return failed("fi_ep_bind", error);
-  // Only what asks for a completion gets one, but for errors.
+  // Only requests that ask for a completion get one, except for errors.
   error = fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
   if (error == 0) error = fi_ep_bind(ep, &cq_->fid, FI_RECV);
   if (error != 0) return failed("fi_ep_bind", error);

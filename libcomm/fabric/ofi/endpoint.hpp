@@ -18,16 +18,16 @@
 
 namespace weft::ofi {
 
-// Whether what comes from this provider goes through TCP sockets.
+// Returns true if data of this provider go through TCP sockets.
 bool is_tcp(std::string_view provider) noexcept;
 
-// What libfabric offers for the fabric's needs, and which of it the settings choose.
+// The offers of libfabric for the fabric's needs, and the one that the settings choose.
 class Offers {
  public:
   Offers() = default;
   Offers(const Offers&) = delete;
   ~Offers();
-  // Once. unsupported or bad_setting with what libfabric said and what to do about it.
+  // Call it once. unsupported or bad_setting, with libfabric's message and what to do about it.
   Status find(const Settings& settings);
   const fi_info& info() const noexcept { return *info_; }  // the chosen one
   // The chosen one first.
@@ -39,15 +39,14 @@ class Offers {
   std::vector<Interface> interfaces_;
 };
 
-// For weft-info: what libfabric finds on this machine, and what of it these settings choose.
+// For weft-info: the offers of libfabric on this machine, and the one that these settings choose.
 std::string describe(const Settings& settings);
 
 class Endpoint {
  public:
   // Errors as Offers::find().
   static Status open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
-  // Gives what connects to others an endpoint of its own, with queues and peers in common with
-  // ep().
+  // Opens an endpoint that connects to others; it shares queues and peers with ep().
   Status add_opener() { return open_ep(opener_ep_, opener_address_); }
   ~Endpoint();
 
@@ -88,7 +87,7 @@ class Endpoint {
   fid_cq* cq_ = nullptr;
   // The native RDM endpoints over TCP write to a descriptor at every completion of a queue that has
   // one, and nothing makes that one unreadable again. But the descriptor of a queue that is used
-  // for nothing is readable when a socket is, which is what a sleeper wants, and costs nothing.
+  // for nothing is readable when a socket is, which is what a sleeper needs, and costs nothing.
   fid_cq* bell_ = nullptr;
   fid_ep* ep_ = nullptr;
   fid_ep* opener_ep_ = nullptr;

@@ -17,7 +17,7 @@
 namespace weft::ofi {
 namespace {
 
-// What container engines, libvirt and Kubernetes call the bridges and links they make.
+// Name prefixes of the bridges and links that container engines, libvirt and Kubernetes make.
 constexpr std::string_view kOfContainers[] = {"docker", "br-", "virbr", "veth", "cni", "podman"};
 
 bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }

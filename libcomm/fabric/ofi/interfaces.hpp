@@ -1,5 +1,5 @@
 #pragma once
-// Which of this host's network interfaces the ofi fabric takes: peers on other hosts must reach its
+// The choice of the network interface for the ofi fabric: peers on other hosts must reach its
 // address, which those of bridges to containers and virtual machines seldom are. Any thread.
 #include <cstddef>
 #include <string>
@@ -16,10 +16,10 @@ struct Interface {
   bool has_default_route = false;
 };
 
-// `wanted` is WEFT_OFI_INTERFACE: a name, an address or address/prefix; empty: any. Of those that
-// it leaves: one of the default route, any other, one of containers, the loopback; IPv4 before
-// IPv6, but not one of containers before IPv6; of those alike the first. bad_setting: none is left;
-// the text lists what there is.
+// `wanted` is WEFT_OFI_INTERFACE: a name, an address or address/prefix; empty: any. Among the
+// matching ones the order is: one of the default route, any other, one of containers, the loopback;
+// IPv4 before IPv6, but not one of containers before IPv6; the first among equals. bad_setting:
+// none matches; the text lists all interfaces.
 Status choose_interface(const std::vector<Interface>& interfaces, const std::string& wanted,
                         std::size_t& chosen);
 
@@ -29,7 +29,7 @@ std::string list_text(const std::vector<Interface>& interfaces);
 // Of a sockaddr's bytes; empty: it is neither of IPv4 nor of IPv6.
 std::string address_text(std::string_view bytes);
 
-// An IPv6 address that says nothing without its interface, which a peer cannot know.
+// Returns true for an IPv6 address that is valid only with its interface, which a peer cannot know.
 bool is_link_local(std::string_view address) noexcept;
 
 // The interface of the default route with the least metric, empty: none.

@@ -9,9 +9,10 @@
 namespace weft::ofi {
 namespace {
 
-// libfabric takes these from the environment alone. They are put there when Weft is loaded, which
-// is before a program that is linked with it has threads: one of them could be in getenv(). Who
-// loads Weft later (dlopen, Python) should do so before it starts threads, or set them itself.
+// libfabric takes these from the environment alone. They are set when Weft is loaded, which is
+// before a program that is linked with it has threads: one of them could be in getenv(). Programs
+// that load Weft later (dlopen, Python) should do so before they start threads, or set them
+// themselves.
 [[maybe_unused]] const bool set_environment = [] {
   // Read when libfabric starts. Taking an address out of the table also closes the connection to
   // it, but for the native endpoints over TCP: the buffers of a lost peer's messages are safe by

@@ -1,5 +1,5 @@
 #pragma once
-// Library: libfabric, loaded when it is first needed. Linked in the usual way it would come with
+// Library: libfabric, loaded when it is first needed. Linked in the usual manner it would come with
 // every program, and with it its providers' libraries, some of which install signal handlers when
 // they are loaded. Everything but these five functions is inline in its headers. Any thread.
 #include <rdma/fabric.h>
@@ -16,7 +16,7 @@ struct Library {
   decltype(&::fi_strerror) strerror = nullptr;
 };
 
-// unsupported with what the loader said. It stays loaded.
+// Loads it. unsupported, with the loader's message. It stays loaded.
 Status load(const Library*& library);
 
 // The library, once load() was ok.

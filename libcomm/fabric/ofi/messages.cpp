@@ -28,15 +28,15 @@ namespace {
 
 namespace lib = weft::ofi;
 
-// given_up: the sender's hello is no longer meant; what is behind it on its way would find nobody.
+// given_up: the sender's hello is withdrawn; messages behind it would reach no link.
 enum class Kind : std::uint16_t { hello = 1, accept, message, closed, given_up };
 
 struct Head {
   // Of the link, as its receiver chose it; hello, given_up: as its sender did.
   std::uint64_t token;
   Kind kind;
-  // Of message: the provider makes a connection that broke anew without a word, and what was lost
-  // with it is missing here.
+  // Of message: the provider replaces a broken connection silently, and a gap in these numbers
+  // shows that messages were lost with it.
   std::uint16_t sequence;
   std::uint32_t length;  // of what follows
 };
@@ -62,7 +62,7 @@ constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that w
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
 constexpr unsigned kVainArms = 64;
 
-// What the provider has, of which it gives the context's address back.
+// An operation of the provider, identified by the address of its context.
 struct Posted {
   fi_context2 context;
   bool is_rma = false;  // a Transfer, else a Buffer
@@ -76,20 +76,20 @@ struct Buffer : Posted {
   std::byte* data;
 };
 
-// A get. Lives until the provider has told its end, even if nobody waits.
+// A get. Lives until the provider has completed it, even if no request waits for it.
 struct Transfer : Posted {
   std::uint64_t link = 0;      // own token
-  Request* request = nullptr;  // null: nobody waits any more
+  Request* request = nullptr;  // null: no request waits any more
   fid_mr* local = nullptr;     // of `here`, where the provider wants that
-  // Else, in place of `here`, which nothing could keep the provider from once the link is
-  // closed.
+  // The buffer in place of `here` when no request waits, as nothing keeps the provider from writing
+  // to it once the link is closed.
   std::unique_ptr<std::byte[]> copy;
   void* here = nullptr;
   std::size_t bytes = 0;
 };
 
 struct OfiLink : Link {
-  fid_ep* ep = nullptr;  // the opener's, or the one that is opened to
+  fid_ep* ep = nullptr;  // the opener's, or the one that the peer opened
   fi_addr_t peer = FI_ADDR_UNSPEC;
   char address[kMaxAddressBytes];  // of the opener, until it is let in
   std::uint64_t own_token = 0, peer_token = 0;
@@ -104,16 +104,16 @@ class OfiEndpoint final : public Endpoint {
   explicit OfiEndpoint(std::unique_ptr<lib::Endpoint> endpoint) : ep_(std::move(endpoint)) {
     const std::string_view provider = ep_->info().fabric_attr->prov_name;
     buffer_bytes_ = provider.ends_with("ofi_rxm") ? kBufferBytesRxm : kBufferBytes;
-    // The ring: so that an entry is as long as what one message carries, and credit, which costs a
-    // message, seldom.
+    // The ring's size, so that an entry is as long as one message carries, and credit, which costs
+    // a message, is seldom sent.
     limits_ = {.message_max = buffer_bytes_ - sizeof(Head),
                .lane_eager_max = 64u << 10,
                .lane_ring_min = 1056u << 10};
     if (!ep_->has_mode(FI_MR_LOCAL)) limits_.in_place_min = kInPlaceMin;
-    // Over TCP software on the owner's side does a get anyway. When a connection ends in the middle
-    // of the answer to a read, the tcp provider of libfabric 1.17 ends that read twice and uses
-    // what was freed; and nothing closes one connection of its native endpoints, so that late bytes
-    // could still come into a buffer that has been given up.
+    // Over TCP a get is software on the target side anyway. When a connection ends in the middle of
+    // the answer to a read, the tcp provider of libfabric 1.17 ends that read twice and uses freed
+    // memory; and nothing closes one connection of its native endpoints, so that late bytes could
+    // still come into a buffer that has been given up.
     limits_.gets = !lib::is_tcp(provider);
     inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
@@ -177,7 +177,7 @@ class OfiEndpoint final : public Endpoint {
     return found == links_.end() ? nullptr : found->second;
   }
   OfiLink* add_link(fid_ep* ep, fi_addr_t peer) {
-    // So that what happens to it later is noted without an allocation.
+    // Reserves space, so that later events of the link are noted without an allocation.
     events_.reserve(num_receives_ + kMaxEvents * (links_.size() + 1));
     auto link = std::make_unique<OfiLink>();
     link->ep = ep;
@@ -229,7 +229,7 @@ class OfiEndpoint final : public Endpoint {
   std::vector<fid_mr*> mrs_;
   std::size_t num_refused_ = 0;
   std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
-  // There may be more of which no descriptor tells: completions, or what the provider holds while
+  // There may be more than a descriptor shows: completions, or what the provider holds while
   // receive buffers wait in events_.
   bool may_hold_ = false;
   unsigned num_vain_arms_ = 0;  // since something came
@@ -282,7 +282,7 @@ Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
 }
 
 // A peer that takes nothing keeps what is under way to it, and the provider keeps that even after
-// the link's end. The others are not to wait for it.
+// the link's end. The other peers must not wait for it.
 bool OfiEndpoint::need_send_buffer() {
   if (!free_.empty()) return true;
   if (buffers_.size() >= kMostBuffers) return false;
@@ -290,7 +290,7 @@ bool OfiEndpoint::need_send_buffer() {
 }
 
 OfiEndpoint::~OfiEndpoint() {
-  // What says that links are closed is still to be sent.
+  // The messages that report closed links are still to be sent.
   for (const std::uint64_t limit = now_ns() + kGoodbyeNs;
        free_.size() < buffers_.size() - num_receives_ && now_ns() < limit;) {
     std::unique_lock lock(mutex_);
@@ -386,8 +386,8 @@ void OfiEndpoint::close(Link& base) {
   std::unique_lock lock(mutex_);
   link.is_cut_off = link.is_up && !link.is_down;
   if (!link.is_down && link.peer != FI_ADDR_UNSPEC) {
-    // Best effort: silence tells it as well. Without a word to a peer that may have let this link
-    // in already, that one would keep to it.
+    // Best effort: silence ends the link at the peer as well. Without a message, a peer that may
+    // have let this link in already would keep it.
     const bool was_answered = link.peer_token != 0;
     [[maybe_unused]] const Code code = was_answered
                                            ? send(link, Kind::closed, link.peer_token, {}, {})
@@ -416,7 +416,7 @@ void OfiEndpoint::close(Link& base) {
   }
 }
 
-// One that this link has under way, which ends now; null: none is left.
+// Takes a request that this link has under way, which ends now; null: none is left.
 Request* OfiEndpoint::take_request(std::uint64_t link) {
   for (Buffer& buffer : buffers_)
     if (buffer.request != nullptr && buffer.link == link)
@@ -481,7 +481,7 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events
           events->on_message(*link, bytes);
           lock.lock();
         } else {
-          // What is not yet shown keeps its buffer: that is the back-pressure.
+          // A message that is not yet delivered keeps its buffer: that is the back-pressure.
           events_.push_back({EventKind::message, link->own_token, Code::ok, {}, &buffer});
           is_shown = true;
           may_hold_ = true;
@@ -526,7 +526,7 @@ Status OfiEndpoint::register_for(void* address, std::size_t bytes, std::uint64_t
 
 Status OfiEndpoint::register_memory(void* address, std::size_t bytes, std::uint32_t rights,
                                     Registration& registration) {
-  // All else is the owner's side's.
+  // All other accesses go by target-side emulation.
   if (!limits_.gets || (rights & kRead) == 0 || bytes == 0) return {};
   fid_mr* mr = nullptr;
   std::lock_guard lock(mutex_);
@@ -620,7 +620,7 @@ void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<s
   lock.lock();
 }
 
-// What the provider has done with; error 0: well.
+// Ends what the provider has completed; error 0: success.
 void OfiEndpoint::end(Posted& posted, int error, std::size_t length, Events* events,
                       std::unique_lock<std::mutex>& lock) {
   if (posted.is_rma) return end_transfer(static_cast<Transfer&>(posted), error, lock);
@@ -667,11 +667,11 @@ bool OfiEndpoint::poll(Events& events) {
   return any;
 }
 
-// Tells the peer that it is let in.
+// Reports to the peer that it is let in.
 void OfiEndpoint::accept(OfiLink& link, std::uint64_t number) {
   const auto* token = reinterpret_cast<const std::byte*>(&link.own_token);
   if (send(link, Kind::accept, link.peer_token, {token, sizeof link.own_token}, {}) == Code::again)
-    events_.push_back({EventKind::accept_again, number});  // until the way back is there
+    events_.push_back({EventKind::accept_again, number});  // until the route back is there
   else
     link.is_up = true;
 }
@@ -697,8 +697,8 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
       std::unique_lock lock(mutex_);
       link = find(event.link);
       if (link == nullptr) return;
-      // Each that is not let in is an address that anybody may have given, and a connection to it:
-      // after some there is no answer any more.
+      // A refused link's address may be forged, and answering connects to it: after some refusals
+      // no more are answered.
       const bool answers = accepted || num_refused_++ < kMaxRefusals;
       const bool known =
           answers && fi_av_insert(ep_->av(), link->address, 1, &link->peer, 0, nullptr) == 1;

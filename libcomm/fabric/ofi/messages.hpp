@@ -1,10 +1,10 @@
 #pragma once
 // The fabric "ofi" of fabric/endpoint.hpp, over libfabric's reliable datagram endpoints (TCP, EFA
-// and others). Gets are the provider's where it is not TCP; puts and atomics the transport has done
-// by the owner's side.
+// and others). Gets are the provider's where it is not TCP; puts and atomics go by target-side
+// emulation.
 //
-// Links are kept apart by a random token that each side chooses and the other sends along, as
-// anybody who reaches the endpoint can send to it.
+// Links are identified by a random token that each side chooses and the other sends along, as any
+// process that reaches the endpoint can send to it.
 #include <memory>
 
 #include "base/settings.hpp"

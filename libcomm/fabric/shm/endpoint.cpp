@@ -26,20 +26,20 @@ constexpr std::uint64_t kMagic = 0x31'4b4e'494c'5754;
 constexpr std::uint32_t kRingStart = 64 << 10;
 constexpr std::uint32_t kRingMost = 1 << 20;
 constexpr std::size_t kRingStride = kRingMost + 4096;  // the last head's line, in whole pages
-// Credit goes back in steps; a ring that is full has more than one to give back.
+// Credit goes back in steps; a full ring has more than one of them to give back.
 constexpr std::uint64_t kCreditStep = kRingStart / 4;
-constexpr int kBatch = 32;  // messages of one link, then it is the others' turn
+constexpr int kBatch = 32;  // messages of one link before the next link is polled
 
 // A link whose ring is not polled, but waits for its socket, costs polls nothing.
 constexpr std::size_t kAlwaysPolled = 4;     // links; more of them only while they have something
-constexpr std::uint32_t kIdlePolls = 2000;   // in which a link had nothing
+constexpr std::uint32_t kIdlePolls = 2000;   // polls in which a link had nothing
 constexpr std::uint32_t kSocketEvery = 256;  // polls, while rings are polled
 
 enum Wants : std::uint32_t { kWantsMessages = 1, kWantsRoom = 2 };
 
-// At the start of the memory of a link. Index: 0 for who offered it.
+// The words at the start of the memory of a link. Index: 0 for the side that offered it.
 struct SideWords {
-  // Written by this side: what it has read of the other's ring.
+  // Written by this side: the count of bytes read of the other's ring.
   alignas(64) std::atomic<std::uint64_t> consumed;
   // Set by this side before it sleeps, cleared by the other when it sends a byte.
   alignas(64) std::atomic<std::uint32_t> wants;
@@ -53,14 +53,14 @@ static_assert(sizeof(LinkHead) <= kHeadBytes);
 constexpr std::size_t kLinkBytes = kHeadBytes + 2 * kRingStride;
 
 struct ShmLink : Link {
-  // Of who posts:
+  // Used by the posting thread:
   RingWriter writer;
   std::atomic<std::uint32_t>* peer_wants = nullptr;
   std::atomic<bool> is_down{false};
-  // relaxed: a hint between who posts and who arms, which checks the ring itself.
+  // relaxed: a hint between the posting and the arming thread, which checks the ring itself.
   std::atomic<std::uint64_t> full_at{
       0};  // 1 + the peer's count when there was no room; 0: there was
-  // Of who polls:
+  // Used by the polling thread:
   alignas(64) RingReader reader;
   std::atomic<std::uint32_t>* own_wants = nullptr;
   const std::atomic<std::uint64_t>* peer_consumed = nullptr;
@@ -72,7 +72,7 @@ struct ShmLink : Link {
   int socket = -1;
   std::byte* memory = nullptr;
 
-  // Whether the peer wakes this side.
+  // Sets which events the peer wakes this side for.
   void arm(bool wants) {
     is_armed = wants;
     own_wants->store(wants ? kWantsMessages | kWantsRoom : 0, std::memory_order_relaxed);
@@ -84,14 +84,14 @@ struct ShmLink : Link {
 };
 
 void wake(ShmLink& link, std::uint32_t what) noexcept {
-  // The order "publish, then look" is kept by the compiler here, and by the other side's
-  // heavy_fence() between arming and its last look.
+  // The order "publish, then check" is kept by the compiler here, and by the other side's
+  // heavy_fence() between arming and its last check.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if ((link.peer_wants->load(std::memory_order_relaxed) & what) == 0) [[likely]]
     return;
   link.peer_wants->store(0, std::memory_order_relaxed);
   const char byte = 0;
-  // EAGAIN: bytes wait there already. Anything else: the socket's end tells.
+  // EAGAIN: bytes wait there already. Other errors show at the socket's end.
   [[maybe_unused]] const auto sent = ::send(link.socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -200,7 +200,7 @@ Status ShmEndpoint::accept(std::span<const int> descriptors, Link*& out) {
     return status;
   int domain = 0;
   socklen_t length = sizeof domain;
-  // Of nothing else it is sure that a send or recv does not block.
+  // No other socket guarantees that a send or recv does not block.
   if (::getsockopt(link->socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
       domain != AF_UNIX || reinterpret_cast<LinkHead*>(link->memory)->magic != kMagic)
     return {Code::corrupt, "a peer's link over shared memory is of another version"};
@@ -212,7 +212,7 @@ void ShmEndpoint::close(Link& base) {
   link.is_closed = true;
   --num_links_;
   std::ranges::replace(polled_, &link, static_cast<ShmLink*>(nullptr));
-  // Explicitly: the peer's copy of the descriptor, still under way, would keep it there.
+  // Explicitly: the peer's copy of the descriptor, still under way, would keep the socket open.
   if (!link.is_down.load(std::memory_order_relaxed))
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket, nullptr);
   ::close(std::exchange(link.socket, -1));
@@ -233,7 +233,7 @@ Code ShmEndpoint::message(Link& base, Bytes head, Bytes body) {
   if (to == nullptr) [[unlikely]] {
     link.full_at.store(1 + link.peer_consumed->load(std::memory_order_relaxed),
                        std::memory_order_relaxed);
-    // What the reader gave back before it could see that room is wanted.
+    // Takes the credit that the reader gave back before it could see that room is wanted.
     to = link.writer.reserve(length);
     if (to == nullptr) return Code::again;
   }
@@ -272,7 +272,7 @@ bool ShmEndpoint::read_ring(Events& events, ShmLink& link) {
   ++link.idle_polls;
   if (!link.peer_is_gone && !link.reader.broken()) [[likely]]
     return false;
-  // What the peer had sent has been delivered.
+  // All that the peer had sent has been delivered.
   if (link.is_down.exchange(true, std::memory_order_relaxed)) return false;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket, nullptr);
   events.on_down(link, link.reader.broken() ? Code::corrupt : Code::peer_lost);

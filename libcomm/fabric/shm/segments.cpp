@@ -95,7 +95,7 @@ Status Segments::share(const void* address, bool writable, int& descriptor) {
   if (writable) {
     descriptor = ::fcntl(own, F_DUPFD_CLOEXEC, 0);
   } else {
-    // A read-only descriptor of the same memory: there is no other way to one.
+    // A read-only descriptor of the same memory can only be had by opening it anew.
     descriptor = ::open(fmt::format("/proc/self/fd/{}", own).c_str(), O_RDONLY | O_CLOEXEC);
   }
   return descriptor < 0 ? failed("cannot share memory") : Status{};

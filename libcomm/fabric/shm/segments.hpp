@@ -11,8 +11,8 @@ namespace weft::fabric::shm {
 
 // A memfd of this size that can never change its size, mapped writable.
 Status make_segment(const char* name, std::size_t bytes, int& descriptor, std::byte*& at);
-// Maps what a peer made so. corrupt: it is shorter, or could become so and end this process by
-// SIGBUS. Closes the descriptor.
+// Maps a segment that a peer made with make_segment. corrupt: it is shorter, or could become so and
+// end this process by SIGBUS. Closes the descriptor.
 Status map_segment(int descriptor, std::size_t bytes, bool writable, std::byte*& at);
 
 class Segments {

@@ -1,6 +1,6 @@
 #pragma once
-// Blocks: registered memory of this process in pieces of one size, for what the device sends from
-// and receives into. It grows by chunks, and gives them back when it ends. Any thread.
+// Blocks: registered memory of this process in pieces of one size, for the buffers that the device
+// sends from and receives into. It grows by chunks, and gives them back when it ends. Any thread.
 #include <infiniband/verbs.h>
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Blocks {
       : registrations_(registrations), block_bytes_(block_bytes), per_chunk_(per_chunk) {}
   Blocks(const Blocks&) = delete;
   ~Blocks();
-  // no_memory: with what the device or the kernel said.
+  // no_memory: with the message of the device or the kernel.
   Status take(Block& block);
   void give(const Block& block);
 

@@ -78,7 +78,8 @@ void find_ipoib_address(Port& port) {
     port.why_unusable = "no IP address: connections need IPoIB on this port (ip address add)";
 }
 
-// Whether the process may run next to the device. Without knowledge everything is near.
+// Returns true if the process may run next to the device. Without knowledge of the topology every
+// device is near.
 bool is_near(hwloc_topology_t topology, ibv_device* device) {
   hwloc_bitmap_t near = hwloc_bitmap_alloc();
   hwloc_bitmap_t own = hwloc_bitmap_alloc();
@@ -223,7 +224,7 @@ std::string ports_text() {
 
 Status Device::open(const Port& port, std::unique_ptr<Device>& device) {
   // Before anything is registered: pages that the device writes must stay this process's when it
-  // forks. Kernels from 5.12 copy pinned pages at fork and say so; then nothing is needed.
+  // forks. Kernels from 5.12 copy pinned pages at fork and report so; then nothing is needed.
   if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)ibv_fork_init();
   auto made = std::make_unique<Device>();
   made->port = port;

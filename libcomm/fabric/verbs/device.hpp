@@ -31,14 +31,14 @@ struct Port {
 
 // All ports of all devices. not_found with the reason if there is no device.
 Status find_ports(std::vector<Port>& ports);
-// The one to use: as `wanted` says ("name" or "name:port"; of several, with commas between, the
-// first that is usable), or the nearest, then the fastest. The error says what was wanted, what is
-// there, and why it is of no use.
+// Chooses the port: the one that `wanted` names ("name" or "name:port"; of several, separated by
+// commas, the first that is usable), or the nearest, then the fastest. The error has what was
+// wanted, the ports there are, and why they are unusable.
 Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen);
 // For weft-info.
 std::string ports_text();
 
-// Whether a network interface's GID is a better way to be reached by than another: the addresses
+// The rank of a network interface's GID as an address to be reached by, higher is better: addresses
 // that hosts route come before link-local ones. For tests.
 int gid_rank(const ibv_gid& gid) noexcept;
 std::string gid_address(const ibv_gid& gid);
@@ -53,7 +53,7 @@ struct Device {
 
   bool port_is_active() const noexcept;  // true if it cannot be asked
   // Makes room for `need` entries in a completion queue of it, doubling what it has where the
-  // device allows. 0, or why not, as errno.
+  // device allows. Returns 0 or an errno.
   int make_room(ibv_cq& queue, int need) const noexcept;
 
   Port port;
@@ -63,7 +63,7 @@ struct Device {
   std::uint32_t max_message = 0;  // of one operation
 };
 
-// What a failed registration means and what to do about it.
+// The status of a failed registration, with what to do about it.
 Status registration_error(int error, std::size_t bytes);
 
 }  // namespace weft::verbs

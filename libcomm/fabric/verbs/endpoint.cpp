@@ -23,7 +23,7 @@ constexpr std::uint32_t kMaxInline = 256;
 constexpr std::uint32_t kMaxReceives = 16384;  // buffers, of all links
 constexpr std::uint32_t kReceivesAtOnce = 16;
 constexpr int kFirstLinks = 8;  // that the completion queue has room for at first
-constexpr int kSpareLinks = 4;  // that have ended, and whose completions are still in it
+constexpr int kSpareLinks = 4;  // links that have ended, and whose completions are still in it
 constexpr int kRepeatsAndFirst = 7;
 constexpr unsigned kEventsAtOnce = 64;
 
@@ -166,7 +166,7 @@ VerbsEndpoint::~VerbsEndpoint() {
   if (cm_channel_ != nullptr) rdma_destroy_event_channel(cm_channel_);
   if (epoll_ >= 0) ::close(epoll_);
   if (!reaper_.idle()) {
-    // What a queue pair that is not gone yet uses ends with the process.
+    // What a queue pair that still exists uses is freed with the process.
     (void)buffers_.release();
     (void)rings_.release();
     (void)registrations_.release();
@@ -220,8 +220,8 @@ void VerbsEndpoint::post_receive(std::uint32_t index) {
              std::strerror(error));
 }
 
-// For so many links: a completion queue that overruns ends all of them. Every receive and every
-// request of every queue pair may end at once, when a host goes away.
+// Makes room for this number of links: a completion queue that overruns ends all of them. Every
+// receive and every request of every queue pair may end at once, when a host goes away.
 Status VerbsEndpoint::make_room_for_completions(std::size_t links) {
   const int need =
       static_cast<int>(received_into_.size() + (links + kSpareLinks) * std::size_t{kDepth});
@@ -259,7 +259,7 @@ void VerbsEndpoint::deregister(Registration& registration) {
              device_->port.device, std::strerror(error));
 }
 
-// What is not a completion.
+// Events other than completions.
 
 bool VerbsEndpoint::poll_deferred(Events& events) {
   bool any = false;
@@ -324,7 +324,7 @@ bool VerbsEndpoint::arm() {
       ibv_ack_cq_events(queue_, std::exchange(unacked_events_, 0));
   is_urgent_ = true;
   if (ibv_req_notify_cq(queue_, 0) != 0) return false;
-  // What came before that rings no bell.
+  // Completions that came before arming ring no bell.
   return stash_completions() == 0 && stash_.empty() && ending_.empty() &&
          !has_deferred_.load(std::memory_order_acquire);
 }

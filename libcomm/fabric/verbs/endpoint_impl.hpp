@@ -1,9 +1,9 @@
 #pragma once
-// VerbsEndpoint: see endpoint.hpp. Its parts: endpoint.cpp (what is opened once, memory, sleep),
-// links.cpp (connections, their end), posting.cpp (the hot path: posts and completions).
+// VerbsEndpoint: see endpoint.hpp. Its parts: endpoint.cpp (opening, memory, sleep), links.cpp
+// (connections, their end), posting.cpp (the hot path: posts and completions).
 //
 // Threads. A link's lock guards what posts and completions share; the tables of links, the shared
-// receives and librdmacm's objects belong to whoever polls. Nothing calls a client under a lock.
+// receives and librdmacm's objects belong to the polling thread. No client is called under a lock.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -36,12 +36,12 @@ inline constexpr std::uint32_t kMaxReadDepth = 16;
 inline constexpr std::uint32_t kFirstCredit = 4;  // messages; an idle link holds so many buffers
 inline constexpr std::uint32_t kLastCredit = 64;  // of a busy one
 inline constexpr std::size_t kBufferBytes = 4096;
-inline constexpr std::size_t kRingBytes = 64 << 10;  // what a link sends from
+inline constexpr std::size_t kRingBytes = 64 << 10;  // memory that a link sends from
 inline constexpr std::size_t kPartBytes = 1 << 20;   // of longer requests
 inline constexpr std::size_t kCopyBytes = 1024;      // shorter puts and gets go through the ring
 inline constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // of a completion
 
-// What is under way at a place of the send queue.
+// The operation under way in one slot of the send queue.
 struct Posted {
   Request* request;  // null: a message, or credit
   lib::Registration* memory;
@@ -64,7 +64,7 @@ struct Parts {
 
 struct VerbsLink : Link {
   enum class State : std::uint8_t { resolving, asking, answering, up, broken };
-  // By whoever polls:
+  // Used by the polling thread:
   std::uint32_t id = 0;  // in the table
   rdma_cm_id* cm = nullptr;
   std::uint64_t deadline_ns = 0;  // until it is up, or has ended
@@ -75,7 +75,7 @@ struct VerbsLink : Link {
   std::uint32_t expected = 0;        // messages that it may still send
   std::uint32_t received = 0;        // since the window grew
   bool is_owing = false;             // in owing_
-  std::uint32_t seen_completed = 0;  // at the last look, and at how many before
+  std::uint32_t seen_completed = 0;  // at the last check, and at how many before
   std::uint32_t num_still = 0;
 
   SpinLock lock;
@@ -83,7 +83,7 @@ struct VerbsLink : Link {
   State state = State::resolving;
   ibv_qp* qp = nullptr;
   std::uint32_t posted = 0, completed = 0;  // requests; places are their lowest bits
-  std::uint32_t last_signalled = 0;         // one past the last that tells of its end
+  std::uint32_t last_signalled = 0;         // one past the last that signals its completion
   std::uint32_t unsignalled = 0;
   std::uint64_t signalled_head = 0;  // of the ring, at the last signalled request
   std::uint32_t credit = 0, owed = 0;
@@ -95,7 +95,7 @@ struct VerbsLink : Link {
   std::array<Posted, kDepth> slots;
 
   std::uint32_t room() const { return kDepth - (posted - completed); }
-  // Under the lock: whether a request may be posted now.
+  // Under the lock: ok if a request may be posted now.
   Code ready() const {
     if (state == State::broken) return Code::peer_lost;
     const bool is_ready = state == State::up && room() > kKeptBack && parts.request == nullptr;

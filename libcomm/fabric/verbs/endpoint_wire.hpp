@@ -1,5 +1,5 @@
 #pragma once
-// What verbs endpoints tell each other: addresses, the private data of connections, keys, and the
+// The wire formats of verbs endpoints: addresses, the private data of connections, keys, and the
 // head of messages. Any thread; nothing is kept. Numbers are in the byte order of the machine,
 // which is the same on all (little-endian).
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kMagic = 0x31767765;  // "ewv1": version 1 of all
 struct Address {
   std::uint32_t magic;
   std::uint8_t family;   // 4 or 6
-  std::uint8_t is_roce;  // there is no way between RoCE and InfiniBand
+  std::uint8_t is_roce;  // RoCE and InfiniBand cannot reach each other
   std::uint16_t port;    // network order
   std::uint8_t ip[16];   // the first 4 of family 4
 };
@@ -70,8 +70,8 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
          hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
 }
 
-// Tells keys from bytes that are none; no secret. Not of the address and the length, as there are
-// keys of parts.
+// A checksum that tells keys from other bytes; no secret. Without the address and the length, as
+// there are keys of parts.
 inline std::uint32_t check_of(const MemoryKey& key) noexcept {
   const std::uint64_t word = std::uint64_t{key.rkey} << 3 | (key.check & kRightsMask);
   return static_cast<std::uint32_t>(mix(word) >> 32) & ~kRightsMask;

@@ -1,8 +1,8 @@
 // Links: made by librdmacm, ended by either side.
 //
 // open() resolves the address and the route, asks with the hello, and brings the queue pair up with
-// the answer; the peer's side brings its own up before it answers, and may send once it hears that
-// the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
+// the answer; the peer's side brings its own up before it answers, and may send once it is notified
+// that the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
 // WEFT_PEER_TIMEOUT_MS. A link ends in two steps: its queue pair goes into the error state, in
 // which the device gives everything back that was posted, and is destroyed once all of that has
 // come.
@@ -23,13 +23,14 @@ namespace weft::fabric::verbs {
 namespace {
 
 constexpr int kRepeats = 6;          // 7 would mean "for ever" to the kernel's software device
-constexpr int kRepeatWhileFull = 6;  // credit sees to it that there is always room
+constexpr int kRepeatWhileFull = 6;  // credit ensures that there is always room
 constexpr std::uint8_t kWaitWhileFull = 20;  // 10 ms
 constexpr int kResolveMs = 2000;
 constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
 constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
 constexpr std::uint32_t kStillLooks = 8;
-constexpr std::uint32_t kIdBits = 20;  // of a link's place; the others tell its users apart
+constexpr std::uint32_t kIdBits =
+    20;  // of a link's index; the other bits tell its successive users apart
 
 Status failed(const char* what) noexcept {
   const Code code = errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported;
@@ -87,7 +88,7 @@ VerbsLink* VerbsEndpoint::add_link() try {
 
 void VerbsEndpoint::free_link(VerbsLink& link) {
   table_[link.id & ((1u << kIdBits) - 1)] = nullptr;
-  // The highest bit of a completion's number tells receives apart.
+  // The highest bit of a completion's number marks receives.
   free_ids_.push_back((link.id + (1u << kIdBits)) & 0x7fffffff);
   std::erase(making_, link.id);
   std::erase(ending_, link.id);
@@ -269,7 +270,7 @@ void VerbsEndpoint::become_up(VerbsLink& link) {
   if (link.state != VerbsLink::State::broken) link.state = VerbsLink::State::up;
 }
 
-// What librdmacm says.
+// Events of librdmacm.
 
 bool VerbsEndpoint::poll_cm(Events& events) {
   bool any = false;
@@ -333,9 +334,9 @@ void VerbsEndpoint::check_attempts() {
 
 // The end.
 
-// Devices have been seen that neither repeat a request nor give it up (rxe, after its network
-// interface was down): a link of which nothing ends for too long is taken down. Where no request
-// that is under way would tell of its end, one without bytes does.
+// Some devices neither repeat a request nor give it up (rxe, after its network interface was down):
+// a link that completes nothing for too long is taken down. Where no request under way would signal
+// its completion, one without bytes is posted that does.
 void VerbsEndpoint::check_devices_end(std::uint64_t now) {
   if (now < last_check_ns_ + stopped_ns_ / kStillLooks) return;
   last_check_ns_ = now;
@@ -346,7 +347,7 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
       std::lock_guard lock(link->lock);
       if (link->state != VerbsLink::State::up) continue;
       const std::uint32_t under_way = link->posted - link->completed;
-      // Looks are counted, as this process may itself have stood still for a while.
+      // Checks are counted, not timed, as this process may itself have been stopped for a while.
       if (under_way == 0 || link->completed != link->seen_completed) link->num_still = 0;
       link->seen_completed = link->completed;
       has_stopped = ++link->num_still > kStillLooks;
@@ -361,7 +362,7 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
   }
 }
 
-// Destroying an id tells the other end. While the port is down that must not be tried: the queue
+// Destroying an id notifies the other end. While the port is down that must not be tried: the queue
 // pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
 void VerbsEndpoint::give_up(rdma_cm_id* cm) {
   cm->context = nullptr;
@@ -371,8 +372,8 @@ void VerbsEndpoint::give_up(rdma_cm_id* cm) {
     given_up_.push_back(cm);
 }
 
-// From here on the device does nothing for the link. A last request shows, by its end, that all
-// others have ended.
+// From here on the device does nothing for the link. The completion of a last request shows that
+// all others have ended.
 void VerbsEndpoint::put_in_error_state(VerbsLink& link) {
   std::lock_guard lock(link.lock);
   link.state = VerbsLink::State::broken;
@@ -404,7 +405,7 @@ void VerbsEndpoint::take_down(VerbsLink& link, const Status& why) {
   take_down(link, std::string_view(text));
 }
 
-// Until the device has given back what was posted, at most for a while.
+// Waits until the device has given back what was posted, at most for a while.
 void VerbsEndpoint::drain(VerbsLink& link) {
   if (link.qp == nullptr || link.posted == link.completed) return;
   const std::uint64_t wanted = std::uint64_t{link.id} << 32 | (link.posted - 1);

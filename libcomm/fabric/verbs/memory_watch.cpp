@@ -62,7 +62,7 @@ Status MemoryWatch::start() {
               fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
   else
     status = start_thread(thread_, [this] { run(); });
-  // What fd_ stands for is that there is a thread that reads from it.
+  // fd_ is valid only while a thread reads from it.
   if (!status) close(std::exchange(fd_, -1));
   return status;
 }
@@ -72,9 +72,9 @@ MemoryWatch::~MemoryWatch() {
     if (stop_fd_ >= 0) close(stop_fd_);
     return;
   }
-  // Whoever changes watched memory from here on is no longer told to anybody, and not held back:
-  // closing the descriptor takes all ranges off. The thread ends first only so that it does not
-  // read from a descriptor that is another's by then.
+  // Threads that change watched memory from here on are neither reported nor held back: closing the
+  // descriptor removes all ranges. The thread ends first only so that it does not read from a
+  // descriptor that is another's by then.
   eventfd_write(stop_fd_, 1);
   thread_.join();
   close(fd_);
@@ -101,8 +101,8 @@ void MemoryWatch::run() noexcept {
     if (::poll(fds, 2, -1) < 0 && errno != EINTR) return;
     const std::lock_guard lock(lock_);
     uffd_msg message;
-    // The one who changes the memory goes on as soon as the event is read, and then needs the lock
-    // to find out about its registration.
+    // The thread that changes the memory continues as soon as the event is read, and then needs the
+    // lock to find out about its registration.
     while (read(fd_, &message, sizeof message) == sizeof message) {
       switch (message.event) {
         case UFFD_EVENT_REMOVE:

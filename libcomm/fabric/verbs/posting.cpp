@@ -1,8 +1,9 @@
 // The hot path: posts, completions, credit.
 //
 // Credit. The receiver has a buffer for each message that a peer may send. The number of buffers
-// that it has freed since goes along with its own messages, or in one of their own once half of
-// the window is free. The last credit is kept for such a message, which always carries half a
+// that it has freed since goes along with its own messages, or in one of their own once half of the
+// window is free. The last credit is kept for such a message, which always carries half a window:
+// of two sides that send without end, each can always return credit to the other.
 // window: of two sides that send without end, each can always tell the other of room.
 #include <algorithm>
 #include <cerrno>
@@ -25,7 +26,7 @@ constexpr std::uint32_t kMakingPolls = 8;  // while links are made
 constexpr std::uint64_t kRareNs = 4'000'000;
 constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 30;
 
-// Of a structure of 128 bytes, what requests here need.
+// Prepares the fields that requests here need, out of a structure of 128 bytes.
 void prepare(ibv_send_wr& request, ibv_wr_opcode opcode, ibv_sge* piece) noexcept {
   request.next = nullptr;
   request.sg_list = piece;
@@ -180,7 +181,7 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
   lib::Registration* memory = nullptr;
   if (code == Code::ok && !is_inline && !is_copied) {
     {
-      // Registering for nothing is slow.
+      // Registering without need is slow.
       std::lock_guard lock(link.lock);
       if (const Code ready = link.ready(); ready != Code::ok) return ready;
     }
@@ -230,7 +231,7 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
                   remote.rkey};
     code = post_parts(link);
     if (code == Code::ok || link.posted != before) {
-      code = Code::ok;  // what broke the link ends the request
+      code = Code::ok;  // the code that broke the link ends the request
       memory = nullptr;
     } else {
       link.parts = {};
@@ -241,7 +242,7 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
   return code;
 }
 
-// Under the lock: as many parts as there is room for.
+// Under the lock: posts as many parts as there is room for.
 Code VerbsEndpoint::post_parts(VerbsLink& link) {
   Parts& parts = link.parts;
   while (parts.request != nullptr && link.room() > kKeptBack) {
@@ -399,7 +400,7 @@ void VerbsEndpoint::owe(VerbsLink& link) {
   owing_.push_back(link.id);
 }
 
-// Tells of room those who have not heard of it by other messages.
+// Sends credit to peers that no other message has carried it to.
 void VerbsEndpoint::pay() {
   for (std::size_t i = 0; i < owing_.size();) {
     VerbsLink* link = find(owing_[i]);
@@ -424,7 +425,7 @@ bool VerbsEndpoint::poll(Events& events) {
   bool any = false;
   ibv_wc completions[kBatch];
   for (int batch = 0; batch < kMaxBatches; ++batch) {
-    // What a close() or arm() has read comes first, and in between.
+    // Completions that a close() or arm() has read come first, and in between.
     while (num_unstashed_ < stash_.size()) {
       const ibv_wc completion = stash_[num_unstashed_++];
       on_completion(completion, events);
@@ -438,7 +439,7 @@ bool VerbsEndpoint::poll(Events& events) {
     if (count < kBatch) break;
   }
   if (!owing_.empty()) pay();
-  // acquire: pairs with those who have deferred something.
+  // acquire: pairs with the threads that have deferred something.
   if (has_deferred_.load(std::memory_order_acquire) || !ending_.empty())
     any |= poll_deferred(events);
   if (is_urgent_ || ++num_polls_ >= (making_.empty() ? kRarePolls : kMakingPolls)) [[unlikely]] {

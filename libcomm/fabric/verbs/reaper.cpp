@@ -11,8 +11,8 @@
 namespace weft::verbs {
 namespace {
 
-// Many times what it takes where nothing is in the way. When a card has stopped, the first one
-// shows it, and the others are not to add up.
+// A multiple of the usual time. When a device has stopped, the first wait shows it, and the others
+// must not add up.
 constexpr std::chrono::milliseconds kDeadline{100};
 constexpr std::chrono::milliseconds kDeadlineAfterLate{1};
 

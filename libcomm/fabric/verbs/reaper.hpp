@@ -1,8 +1,8 @@
 #pragma once
 // Destroys queue pairs without waiting for ever. rxe's ibv_destroy_qp does not return before every
-// packet of the queue pair has left the host, or 50 s have passed: a network card that has stopped
-// sending, as it does when the host it is connected to is gone or tells it to pause, keeps them.
-// Meanwhile the kernel lets nobody end that thread, so it must not be one that others wait for.
+// packet of the queue pair has left the host, or 50 s have passed: a network device that has
+// stopped sending, as it does when the host it is connected to is gone or pauses it, keeps them.
+// Meanwhile the kernel lets nothing end that thread, so it must not be one that others wait for.
 #include <infiniband/verbs.h>
 
 #include <future>
@@ -10,16 +10,16 @@
 
 namespace weft::verbs {
 
-// From here on it takes nothing that arrives, and what is in its queues ends with errors.
+// From here on it takes nothing that arrives, and the requests in its queues end with errors.
 void put_in_error_state(ibv_qp* qp) noexcept;
 
 // Guarded by its owner.
 class Reaper {
  public:
-  // Returns when `qp` is gone, or soon: then it is in its error state, and a thread of its own goes
-  // on.
+  // Returns when `qp` is gone, or soon: then it is in its error state, and a thread of its own
+  // continues.
   void destroy(ibv_qp* qp) noexcept;
-  // Whether all are gone. The device must not be closed before: these threads use it.
+  // Returns true if all are gone. The device must not be closed before: these threads use it.
   bool idle() noexcept;
 
  private:

@@ -32,7 +32,7 @@ ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bo
 constexpr int kNoMoreTries = 64;
 constexpr std::uintptr_t kWindow = std::uintptr_t{1} << 20;
 
-// Memory that is kept without use may be what is in the way of the limit.
+// Memory that is kept without use may be the cause of reaching the limit.
 bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
@@ -88,16 +88,16 @@ void Registrations::drop(Registration& entry) noexcept {
                page_down(other.begin) < page_up(entry.end) &&
                page_down(entry.begin) < page_up(other.end);
     }
-    // If the memory has changed, the range may be somebody else's by now; watching it too long
-    // does no harm.
+    // If the memory has changed, the range may be in other use by now; watching it too long does no
+    // harm.
     if (!shared && entry.kept) watch_.unwatch(page_down(entry.begin), page_up(entry.end));
   }
   bytes_ -= entry.end - entry.begin;
   entry = {};
 }
 
-// Unused registrations that must go: those whose memory changed, and the longest unused until at
-// most max_bytes are left; `one`: at least one of these.
+// Collects unused registrations that must go: those whose memory changed, and the longest unused
+// until at most max_bytes are left; `one`: at least one of these.
 int Registrations::take_victims(ibv_mr* (&victims)[kVictims], std::size_t max_bytes,
                                 bool one) noexcept {
   int count = 0;
@@ -135,8 +135,7 @@ Status Registrations::acquire(const void* address, std::size_t bytes, bool write
   const std::uintptr_t end = begin + (bytes == 0 ? 1 : bytes);
   if (end <= begin || page_up(end) < end)
     return {Code::bad_argument, "this range of memory wraps around"};
-  // All that lies near is registered at once. Pages that are not there, or not to be kept, stand in
-  // the way of that.
+  // All memory nearby is registered at once, unless pages are missing or must not be kept.
   const std::uintptr_t wide_begin = begin & ~(kWindow - 1);
   const std::uintptr_t wide_end = (end + kWindow - 1) & ~(kWindow - 1);
   if (watch_.works() && wide_begin > 0 && wide_end > end && wide_end - wide_begin <= max_bytes_) {
@@ -157,7 +156,7 @@ Status Registrations::use(Registration& entry, Registration*& registration) noex
   return {};
 }
 
-// `must_keep`: it is that, or nothing is registered.
+// `must_keep`: registers only if the registration can be kept.
 Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bool write,
                                     bool must_keep, Registration*& registration) {
   const std::size_t bytes = end - begin;
@@ -246,7 +245,7 @@ void Registrations::collect() noexcept {
 
 bool Registrations::make_room() noexcept { return give_back(true) > 0; }
 
-// half: of what is kept without use, too. How many there were.
+// half: of what is kept without use, too. Returns how many there were.
 int Registrations::give_back(bool half) noexcept {
   ibv_mr* victims[kVictims];
   int count = 0;

@@ -4,7 +4,7 @@
 // (MemoryWatch); where memory cannot be watched nothing is kept. The bytes that are kept are
 // bounded by WEFT_VERBS_CACHE_BYTES: the longest unused ones go first.
 //
-// What is kept is out of peers' reach. What they may reach is registered by make() and ended by its
+// Peers cannot reach kept memory. What they may reach is registered by make() and ended by its
 // owner.
 //
 // Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
@@ -28,7 +28,7 @@ struct Registration {
   std::uintptr_t end = 0;
   bool writable = false;
   // Guarded by the lock:
-  bool kept = false;  // the memory is what it was: may be given to others and kept
+  bool kept = false;  // the memory is unchanged: may be given to others and kept
   bool watched = false;
   bool in_use = false;  // the slot
   bool ready = false;   // registered; before, only its maker knows it
@@ -51,9 +51,9 @@ class Registrations {
   // this process's memory, or not writable).
   Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
   void release(Registration* registration) noexcept;
-  // Registers memory for as long as its owner says, who ends `mr`. Errors as above.
+  // Registers memory until its owner ends `mr`. Errors as above.
   Status make(void* address, std::size_t bytes, int access, ibv_mr*& mr);
-  // Gives back what lost its memory since. Cheap when there is nothing.
+  // Gives back registrations whose memory has changed. Cheap when there are none.
   void collect() noexcept;
   // Gives back half of what is kept without use. False: there was nothing.
   bool make_room() noexcept;
@@ -82,7 +82,7 @@ class Registrations {
   ibv_pd* const pd_;
   const std::size_t max_bytes_;
   std::mutex lock_;
-  // A fixed table: nothing may be allocated under the lock.
+  // A fixed table, as nothing may be allocated under the lock.
   Registration entries_[kMaxEntries];
   int num_slots_ = 0;  // slots ever used
   std::size_t bytes_ = 0;

@@ -1,4 +1,4 @@
-// Entries and credit, and what comes from peers.
+// Entries and credit, and the messages of peers.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,8 +15,8 @@ namespace {
 // As much is held at most.
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
-// Polls until the clock is read, which costs as much as finding nothing. Before a sleep all begin
-// anew, so that whoever polls rarely reads it each time.
+// Polls between two readings of the clock, which cost as much as a poll without result. Before a
+// sleep the count begins anew, so that a thread that polls rarely reads it each time.
 constexpr unsigned kClockPolls = 16;
 
 }  // namespace
@@ -31,7 +31,7 @@ void RemoteLanes::restart(void* lane) noexcept {
   static_cast<SendLaneState*>(lane)->restarts = true;
 }
 
-// What is accepted stays in the mirror until it is credited, so there is always room for it.
+// Accepted bytes stay in the mirror until they are credited, so there is always room for them.
 void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
                        bool may_hold) noexcept {
   auto& lane = *static_cast<SendLaneState*>(opaque);
@@ -42,7 +42,7 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
   if (lane.restarts || becomes_full || segments.empty() ||
       segments.back().offset + (lane.accepted - segments.back().position) != offset) {
     if (segments.size() == SendLaneState::kMaxSegments) {
-      // So far ahead of what was sent there is only who was given credit for nothing.
+      // Only a writer with credit for bytes that it never sent is so far ahead.
       if (lane.sent < segments[1].position)
         return lose(*lane.peer, "gives credit for what it has not got");
       segments.erase(segments.begin());
@@ -76,13 +76,14 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
   if (lane.waits_count || lane.state != SendLaneState::open) return;
   Code code = Code::ok;
   while (code == Code::ok && lane.sent < lane.accepted) code = send_segment(lane);
-  if (code != Code::again) return;  // once a link is up, what has arrived is told
+  if (code != Code::again) return;  // once a link is up, the arrived bytes are reported
   if (!std::exchange(lane.is_listed, true)) lane.peer->unsent.push_back(&lane);
   lane.peer->make_busy();
 }
 
-// One message. Entries are never put into the ring: the message that would tell of them costs as
-// much as what it carries, and a ring that a device writes is pinned as a whole, for each peer.
+// Sends one message. Entries are never put into the ring: the message that would report them costs
+// as much as one that carries them, and a ring that a device writes is pinned as a whole, for each
+// peer.
 Code RemoteLanes::send_segment(SendLaneState& lane) {
   std::size_t i = lane.segments.size() - 1;
   while (lane.segments[i].position > lane.sent) --i;
@@ -112,7 +113,7 @@ Code RemoteLanes::send_segment(SendLaneState& lane) {
 }
 
 void RemoteLanes::send_held() {
-  // From the last, as each that goes leaves the list.
+  // From the last, as each that is sent leaves the list.
   for (std::size_t i = held_.size(); i-- > 0;) send_entries(*held_[i]);
 }
 
@@ -135,10 +136,10 @@ void RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
   lane.word = word;
   if (lane.owes_credit) return;
   lane.owes_credit = true;
-  if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else it is told with the count
+  if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else the count reports it
 }
 
-// Puts off what the lane owes.
+// Puts off the credit or count that the lane owes.
 void RemoteLanes::owe(ReceiveLaneState& lane) {
   auto& owing = lane.peer->owing;
   if (std::find(owing.begin(), owing.end(), &lane) == owing.end()) owing.push_back(&lane);
@@ -268,7 +269,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       return true;
     }
     lane->full.ring = lane->ring.data();
-    // relaxed: made visible with the count of what has arrived.
+    // relaxed: made visible with the count of arrived bytes.
     lane->full.from.store(arrived, std::memory_order_relaxed);
   }
   const bool is_full = lane->ring.data() != nullptr;
@@ -277,14 +278,14 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
     return false;
   std::memcpy((is_full ? lane->ring.data() : lane->initial) + message.offset, data.data(),
               data.size());
-  // First the credit: whoever answers what has arrived finds its own ring empty.
+  // First the credit: a thread that answers an arrived entry finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
     const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
     const std::uint64_t more = message.credit - (word & ~kFlagMask);
     if (more != 0 && more <= back->ring_bytes && message.credit % kLine == 0)
       take_credit(*back, word + more);
   }
-  // relaxed: made visible with the count of what has arrived.
+  // relaxed: made visible with the count of arrived bytes.
   if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
   lane->arrived.store(arrived + message.bytes, std::memory_order_release);
@@ -333,7 +334,7 @@ bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
 // Progress.
 
 void RemoteLanes::poll() noexcept {
-  // Whoever holds the lock does the same.
+  // The thread that holds the lock does the same.
   if (!lock_.try_lock()) return;
   poll_locked();
   lock_.unlock();

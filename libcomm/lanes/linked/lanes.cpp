@@ -1,5 +1,5 @@
-// Lanes: the writer asks, the reader makes a ring and answers with its number. Nobody waits:
-// connect() says "again" until the answer is there.
+// Lanes: the writer asks, the reader makes a ring and answers with its number. No thread waits:
+// connect() returns "again" until the answer is there.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
-// A lane's number: its place, and what tells those apart that have had it.
+// A lane's number: its index, and a count that tells successive users of it apart.
 constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
 
 template <class Lane>
@@ -51,8 +51,8 @@ ReceiveLaneState* RemoteLanes::find_receive_lane(const RankPeer& peer, std::uint
   return find(receive_lanes_, peer, number);
 }
 
-// What the rings of exchanges take, and our mirrors of others' (WEFT_LANE_MEMORY_BYTES); the
-// engine's, one for each peer, are always given.
+// Counts the rings of exchanges, and the mirrors of peers' ones, against WEFT_LANE_MEMORY_BYTES;
+// the engine's, one for each peer, are always given.
 Status RemoteLanes::take_lane_memory(int channel, std::uint32_t bytes) {
   if (is_engine_channel(channel)) return {};
   const std::size_t maximum = job_.settings().bytes(Setting::lane_memory_bytes);
@@ -208,7 +208,7 @@ Arrivals& RemoteLanes::arrivals_of(int channel) {
   return *list;
 }
 
-// Tells each of the two of the other.
+// Links the two lanes of a pair to each other.
 void RemoteLanes::join(RankPeer::Pair& pair) {
   if (pair.send == nullptr || pair.receive == nullptr) return;
   if (pair.send->back != nullptr) pair.send->back->back = nullptr;
@@ -315,7 +315,7 @@ void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
   }
   answer.ring = lane->number;
   arriving_.push_back(lane);
-  // release: pairs with the acquire of whoever looks before accept().
+  // release: pairs with the acquire of the thread that checks before accept().
   connections_.fetch_add(1, std::memory_order_release);
   ring_own(reader_doorbell(lane->channel));
   peer.link.post_control(answer, sizeof answer);

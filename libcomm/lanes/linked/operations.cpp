@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxUnderWay = 64;  // with one peer; more wait here
 constexpr std::size_t kMaxOperations = 1 << 17;
 
-// More links do not break under one operation, unless it is the one that breaks them.
+// More broken links than this are due to the operation itself.
 constexpr unsigned kMaxBreaks = 16;
 
 }  // namespace
@@ -43,7 +43,7 @@ void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::s
   if (room != Code::ok) return completion.set(room);
   RemoteOperation& operation = *free_operations_.back();
   free_operations_.pop_back();
-  // A free one keeps nothing of its last use.
+  // A free one keeps no state of its last use.
   operation.access = access;
   operation.local = static_cast<std::byte*>(here);
   operation.bytes = bytes;
@@ -60,7 +60,7 @@ void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::s
 // True: none waits for room.
 bool RemoteLanes::pump_operations(RankPeer& peer) {
   while (!peer.waiting.empty() && peer.link.is_up()) {
-    if (peer.num_under_way >= kMaxUnderWay) return true;  // goes on with an end
+    if (peer.num_under_way >= kMaxUnderWay) return true;  // continues when one of them ends
     RemoteOperation& operation = *peer.waiting.first();
     const bool by_fabric = can_do(endpoint_->limits(), operation);
     const RemoteRange& range = operation.range;
@@ -68,7 +68,7 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
                           ? post_access(*endpoint_, *peer.link.link(), operation,
                                         fabric::key_of({range.address, range.room, range.key}), 0)
                           : peer.target_side.post(operation, range);
-    // The end of a link is told next.
+    // The end of a link is reported next.
     if (code == Code::again || code == Code::peer_lost) return false;
     peer.waiting.remove(operation);
     peer.under_way.push_back(operation);
@@ -93,7 +93,7 @@ void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
     lanes.finish(operation, Code::peer_lost);
 }
 
-// What the owner's sides say to each other.
+// The messages of target-side emulation.
 bool RemoteLanes::on_target_side(RankPeer& peer, Kind kind, fabric::Bytes bytes) {
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
@@ -119,11 +119,11 @@ void RemoteLanes::end_operations(RankPeer& peer) {
     while (!list->empty()) finish(*list->first(), Code::peer_lost);
 }
 
-// The fabric, or the owner's side, has done it, or refuses to.
+// The fabric, or target-side emulation, has completed or refused it.
 void RemoteLanes::end(RemoteOperation& operation, Code code) {
   if (code == Code::ok && operation.previous_to != nullptr)
     *operation.previous_to = operation.previous;
-  // Nobody is told what memory there is.
+  // Peers must not learn which memory exists.
   finish(operation, code == Code::not_permitted ? Code::bad_argument : code);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a rank's lanes keep of another rank. All of it under the lock of RemoteLanes but what is
-// atomic, which the threads of lanes read.
+// The state that a rank's lanes keep of another rank. All of it is under the lock of RemoteLanes,
+// except atomics, which the threads of lanes read.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -27,8 +27,8 @@ struct RankPeer;
 inline constexpr std::size_t kRingPage = 4096;
 struct ReceiveLaneState;
 
-// Where a lane's entries are built. The fabric may read there until `under_way` is 0, also what the
-// peer has got already.
+// The memory where a lane's entries are built. The fabric may read there until `under_way` is 0,
+// also bytes that the peer has got already.
 struct Mirror : fabric::Request {
   Mirror() { done = on_done; }
   static void on_done(fabric::Request& request, Code code) noexcept {
@@ -42,14 +42,14 @@ struct Mirror : fabric::Request {
 };
 
 struct SendLaneState {
-  // Where bytes of entries lie in the mirror from a position on: there is one at each turn and each
-  // return to the start, and where the whole ring begins. What is under way is at most a ring,
-  // which two of them cover, and what lies in the lane's first memory, which two cover.
+  // Places a range of entry bytes, from a position on, in the mirror: a new segment begins at each
+  // wrap, at each return to the start, and where the full ring begins. The bytes under way fill at
+  // most a ring, which two segments cover, and the initial ring, which two cover.
   struct Segment {
     std::uint64_t position;
     std::uint32_t offset;
     std::uint8_t flags;  // kRestart, kFullRing: of its first message
-    bool is_full;        // in the mirror's memory, else in what the lane has first
+    bool is_full;        // in the mirror's memory, else in the initial ring
   };
   static constexpr std::size_t kMaxSegments = 4;
 
@@ -61,18 +61,18 @@ struct SendLaneState {
   enum { asking, open, refused, closed } state = asking;
   Code code = Code::ok;  // refused
   std::uint64_t asked_ns = 0;
-  std::unique_ptr<Mirror> mirror;    // once whole
-  ReceiveLaneState* back = nullptr;  // the lane of the same threads the other way round
+  std::unique_ptr<Mirror> mirror;    // once full
+  ReceiveLaneState* back = nullptr;  // the lane of the same threads in the other direction
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
   std::uint64_t accepted = 0, sent = 0;
   std::vector<Segment> segments;
-  bool restarts = false;           // with what is accepted next
-  bool is_full = false;            // what is accepted now lies in the mirror's memory
+  bool restarts = false;           // with the bytes that are accepted next
+  bool is_full = false;            // bytes that are accepted now lie in the mirror's memory
   std::uint64_t short_ns = 0;      // since when there has been none for that
-  bool waits_count = false;        // a link came up: what has arrived is not known yet
+  bool waits_count = false;        // a link came up: the count of arrived bytes is not known yet
   bool is_listed = false;          // in the peer's `unsent`
-  bool is_held = false;            // what is accepted may wait for more
+  bool is_held = false;            // accepted bytes may wait for more
   std::uint64_t let_go_after = 0;  // the poll after which something was last not held
 
   alignas(64) std::byte initial[kInitialRingBytes + kEntryAlign] = {};
@@ -89,7 +89,7 @@ struct ReceiveLaneState {
   bool owes_credit = false;
   bool owes_count = false;
   std::uint64_t word = 0;      // of credit, last given
-  Mapping ring;                // once whole
+  Mapping ring;                // once full
   std::uint64_t short_ns = 0;  // since when there has been no memory for it
   FullRing full;
   SendLaneState* back = nullptr;
@@ -123,7 +123,7 @@ struct RankPeer final : TargetSide::Memory {
   fabric::Request* pin(const RemoteRange& range, std::size_t bytes) override;
 
   RemoteLanes& lanes;
-  const int rank;          // here; of strangers their number
+  const int rank;          // here; of foreign processes their number
   const ProcessName name;  // everywhere
   ReliableLink link;
   TargetSide target_side;
@@ -132,13 +132,13 @@ struct RankPeer final : TargetSide::Memory {
   bool is_busy = false;
   bool answered = false;  // ever
   bool said_goodbye = false, got_farewell = false;
-  bool is_leaving = false;                 // it said goodbye
-  bool opens = false;                      // its link was opened here
-  int num_refusals = 0;                    // of links to it since it left, or was last heard
-  std::uint64_t changed_ns = 0;            // when the link began to be opened, or ended, last
-  std::uint64_t goodbye_written = 0;       // that came with it
+  bool is_leaving = false;            // it said goodbye
+  bool opens = false;                 // its link was opened here
+  int num_refusals = 0;               // of links to it since it left, or since its last message
+  std::uint64_t changed_ns = 0;       // when the link began to be opened, or ended, last
+  std::uint64_t goodbye_written = 0;  // that came with it
   std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever
-  // The two lanes between two threads, by the channel of the one that sends.
+  // The two lanes between two threads, by the channel of the sending one.
   struct Pair {
     SendLaneState* send = nullptr;
     ReceiveLaneState* receive = nullptr;

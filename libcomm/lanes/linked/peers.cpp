@@ -21,13 +21,14 @@ namespace {
 
 constexpr std::size_t kLeastPerTick = 16;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
-// Who leaves sleeps so long at most between two looks, should a fabric's descriptor tell nothing.
+// The longest sleep between two polls of a leaving rank, should a fabric's descriptor not report
+// anything.
 constexpr int kLeaveSleepMs = 10;
-// The lower of two names opens a broken link again; the other does if nothing has come of that.
+// The lower of two names opens a broken link again; the other does if that has no result.
 constexpr std::uint64_t kHigherWaitsNs = 100'000'000;
 // A rank that left, and whose link broke before it acknowledged the answer to its goodbye, has gone
-// if so many openings come to nothing, at growing intervals, half a second in all: some may cross
-// with its own, or break as well. One that nothing at all answers counts for half of them.
+// if so many openings fail, at growing intervals, half a second in all: some may cross with its
+// own, or break as well. One without any answer counts for half of them.
 constexpr int kMostRefusals = 8;
 
 std::string to_hex(std::string_view bytes) {
@@ -77,7 +78,7 @@ Status RemoteLanes::start() {
   secret_ = random[0];
   next_key_ = random[1];
   key_secret_ = random[2];
-  // Each rank has one peer at most: they never allocate later. Strangers come one by one.
+  // Each rank has one peer at most: they never allocate later. Foreign processes come one by one.
   if (to_ == To::foreign) return {};
   for (auto* list : {&known_, &busy_}) list->reserve(2 * peers_.size());
   return job_.board().put(fmt::format("{}.address", name()), endpoint_address());
@@ -211,7 +212,7 @@ bool RemoteLanes::reaches(int rank) const noexcept {
   return status.ok();
 }
 
-// For whoever looks for why the peer does not answer.
+// The route to the peer, for users who search for the reason of its silence.
 std::string RemoteLanes::way_text(const RankPeer& peer) const {
   const std::string text = endpoint_->way_to(bytes_of(peer.address));
   return text.empty() ? std::string(name()) : text;
@@ -261,8 +262,8 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   // A process of another job that has been forgotten here knows the key.
   if (rank < 0 && to_ == To::foreign && hello.secret == secret_) return false;
   if (hello.version != kLanesVersion || hello.secret != secret_ || rank < 0) {
-    // The port was a process's of another job, which keeps trying: nothing that anyone need act on.
-    // Strangers are all of other jobs, and theirs know the key.
+    // The port belonged to a process of another job, which keeps trying: no user need act on that.
+    // Foreign processes are all of other jobs, and theirs know the key.
     const bool is_of_another_job =
         to_ == To::members && hello.version == kLanesVersion && hello.job != job_.id();
     if (is_of_another_job) {
@@ -327,7 +328,7 @@ void RemoteLanes::note_break_of_left(RankPeer& peer, int refusals) {
   if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent()) peer.got_farewell = true;
 }
 
-// What the link had under way is sent again over the next one, as far as it is still needed.
+// Messages that the link had under way are sent again over the next one, as far as still needed.
 void RemoteLanes::drop_link(RankPeer& peer) {
   fabric::Link* link = peer.link.drop(now_ns());
   peer.changed_ns = now_ns();
@@ -371,7 +372,7 @@ void RemoteLanes::pump(RankPeer& peer) {
 }
 
 void RemoteLanes::pump_busy() {
-  // Those that are busy again come with the next poll.
+  // Peers that are busy again come with the next poll.
   const std::size_t count = busy_.size();
   for (std::size_t i = 0; i < count; ++i) {
     const Code code = or_no_memory([&] { pump(*busy_[i]); });
@@ -382,7 +383,7 @@ void RemoteLanes::pump_busy() {
 
 void RemoteLanes::tick() {
   if (now_ns_ - ticked_ns_ < kLanesTickNs) return;
-  // Whoever was away (stopped, or starved) cannot tell who has been silent meanwhile.
+  // A process that was stopped or starved cannot judge which peers have been silent meanwhile.
   const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
   ticked_ns_ = now_ns_;
   std::erase_if(retired_,
@@ -460,14 +461,14 @@ PeerState RemoteLanes::state(int rank) noexcept {
 }
 
 void RemoteLanes::note_end(int rank, PeerState state) {
-  // release: what it wrote before; pairs with the acquire in state(), and in num_ends().
+  // release: the peer's writes before; pairs with the acquire in state(), and in num_ends().
   life(rank).state.store(state, std::memory_order_release);
   num_ends_.fetch_add(1, std::memory_order_release);
 }
 
 void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {
   if (!is_alive(peer.rank)) {
-    // It has said goodbye, and is heard no more.
+    // It has said goodbye, and is not listened to any more.
     if (!peer.link.lose()) return;
     peer.got_farewell = true;
     drop_link(peer);
@@ -475,7 +476,7 @@ void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {
   }
   if (!is_leaving_)
     log_line(level, job_.rank(), "{}: {} {}", name(), job_.describe(peer.rank), why);
-  // First of all: whoever hears that an operation has failed may use its buffer for something else.
+  // First of all: a thread that sees an operation fail may use its buffer for something else.
   peer.link.lose();
   drop_link(peer);
   note_end(peer.rank, PeerState::dead);
@@ -510,13 +511,13 @@ void RemoteLanes::disconnect(int rank) noexcept {
   ring_all();
 }
 
-// True: nothing is left to be said to the peer, or to be heard of it.
+// True: nothing is left to send to the peer, or to receive from it.
 bool RemoteLanes::say_goodbye(RankPeer& peer) {
   if (life(peer.rank).state.load(std::memory_order_relaxed) == PeerState::dead) return true;
   if (peer.got_farewell) return true;
   if (peer.said_goodbye) return false;
   if (!is_alive(peer.rank)) return !peer.link.has_unsent();  // it has the answer to its goodbye
-  if (!peer.link.is_up())  // nobody there has heard of this rank, or its link is to come again
+  if (!peer.link.is_up())  // the peer does not know this rank, or its link is to come again
     return !peer.answered && !peer.sends();
   for (const auto& [channel, pair] : peer.pairs)
     if (is_engine_channel(channel) && pair.send != nullptr &&
@@ -539,7 +540,7 @@ void RemoteLanes::note_goodbye(RankPeer& peer) {
 }
 
 void RemoteLanes::leave() noexcept {
-  // An answer says that the peer has everything: only then may the link be closed. A peer that
+  // An answer shows that the peer has everything: only then may the link be closed. A peer that
   // leaves at the same time answers too.
   const std::uint64_t start = now_ns();
   const std::uint64_t yield_ns =

@@ -1,20 +1,24 @@
 #pragma once
-// RemoteLanes: a job's lanes to ranks of other hosts, and what ranks do with each other's memory,
-// over any fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first
-// use of another rank opens a link to it, which is opened again when it breaks. Strangers, who have
-// no such board, are admitted one by one, by their cards.
+// RemoteLanes: a job's lanes to ranks of other hosts, and accesses between ranks' memory, over any
+// fabric::Endpoint. A rank publishes its endpoint's address on the job's board; the first use of
+// another rank opens a link to it, which is opened again when it breaks. Foreign processes, which
+// have no such board, are admitted one by one, by their endpoint addresses.
 //
-// Entries go from the mirror to the ring as messages of the fabric.
-// They are not kept twice: after a break the reader tells what has arrived, and the writer sends
-// the mirror again from there on. Credit goes along with entries the other way, or alone. Gets,
-// puts and atomics are the fabric's where it has them; gets and puts are begun again after a break,
-// and an atomic ends as outcome_unknown. Else the owner's side does them (rma/target_side.hpp).
+// Entries go from the mirror to the ring as messages of the fabric. They are not kept twice: after
+// a break the reader reports the bytes that have arrived, and the writer sends the mirror again
+// from there on. Credit goes along with entries in the other direction, or alone. Gets, puts and
+// atomics are the fabric's where it has them; gets and puts are begun again after a break, and an
+// atomic ends as outcome_unknown. Else target-side emulation does them (rma/target_side.hpp).
 //
 // Its parts: peers.cpp (links, life and death), lanes.cpp (rings and mirrors), datapath.cpp
-// (entries, credit, polling), operations.cpp (what this rank asks others), serving.cpp (what others
-// ask this one).
+// (entries, credit, polling), operations.cpp (this rank's requests to others), serving.cpp (others'
+// requests to this one).
 //
-// Threads: as lanes.hpp says. One lock guards everything; what lanes read without it is atomic.
+// Threads: as in lanes.hpp. One lock guards everything; the state that lanes read without it is
+// atomic.
+//
+// Tests: tests/lanes/remote_test.cpp, tests/lanes/remote_lanes_test.cpp,
+// tests/lanes/leaving_test.cpp, tests/fuzz/lanes_linked.cpp.
 #include <deque>
 #include <map>
 #include <memory>
@@ -34,14 +38,14 @@ namespace weft::transport {
 
 class RemoteLanes final : public Lanes, fabric::Events {
  public:
-  // local: whose doorbells this process sleeps on; outlives this.
+  // local: has the doorbells that this process sleeps on; outlives this.
   RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric::Endpoint> endpoint,
               const LaneLimits& limits, To to);
   ~RemoteLanes() override;
   // Publishes how this rank is reached, to members.
   Status start();
 
-  // Whether this leads to that rank.
+  // Returns true if these lanes lead to that rank.
   bool reaches(int rank) const noexcept;
 
   Status connect(int rank, int channel, SendMemory& memory) override;
@@ -64,55 +68,59 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
 
-  // share() for one transfer to a peer that gets it and says when it is done, before unshare(): it
-  // costs less, and promises less. Nobody can put there, but a fabric may leave this memory, and
-  // what lies beside it, readable to who knows its name, also for some time after unshare().
+  // Like share(), for one transfer to a peer that gets it and reports when it is done, before
+  // unshare(): it costs less, and promises less. No peer can put there, but a fabric may leave this
+  // memory, and what lies beside it, readable to peers that know its name, also for some time after
+  // unshare().
   Status share_once(void* address, std::size_t bytes, MemoryName& memory);
 
   // Rings are not mapped: the writer builds entries in a mirror of the ring in its own memory, and
   // post() has them written to the ring, followed by a count that the reader sees as
-  // ReceiveMemory::arrived. The reader looks at nothing beyond that count, so nothing relies on the
+  // ReceiveMemory::arrived. The reader reads nothing beyond that count, so nothing relies on the
   // order in which bytes become visible. These are for the lane's thread, `lane` is its memory's.
   //
   // Writes the mirror's bytes [offset, offset + bytes), whole entries, to the ring and counts them
-  // as arrived. The mirror's bytes must not change before credit for them has come back. Nothing
-  // comes of it once the peer is lost, which state() tells. may_hold: they may be kept back, to go
-  // along with what follows, until something else is posted on the lane, poll() or push(), or the
+  // as arrived. The mirror's bytes must not change before credit for them has come back. It has no
+  // effect once the peer is lost, which state() reports. may_hold: they may be kept back, to go
+  // along with later entries, until something else is posted on the lane, poll() or push(), or the
   // watcher comes, about 100 us later.
   void post(void* lane, std::size_t offset, std::size_t bytes, bool may_hold) noexcept;
-  // The lane's next post is for the ring's start, without the mark of a turn, which the reader is
-  // told. Only where all that was posted has been consumed.
+  // The lane's next post is for the ring's start, without a wrap mark; the message notifies the
+  // reader. Only where all that was posted has been consumed.
   void restart(void* lane) noexcept;
-  // All of a lane's mirror, which the next post is the first to lie in, at its start; what was
-  // posted before stays where it was. Null: there is no memory; where that lasts, the peer is lost.
+  // Switches to the full ring and returns the lane's whole mirror: the next post lies at its start;
+  // bytes posted before stay where they were. Null: there is no memory; where that lasts, the peer
+  // is lost.
   std::byte* full_ring(void* lane) noexcept;
   // Writes `word` to the `consumed` of the lane's writer; a later word replaces an earlier one.
   void return_credit(void* lane, std::uint64_t word) noexcept;
 
-  // Moves everything forward once: arrivals, credit, connections, completions, signs of life. Rings
-  // this process's doorbells for what it finds. Nothing moves but by this, which every waiting
-  // process calls, and its watcher while it sleeps or computes. These are for any thread.
+  // Makes progress once: arrivals, credit, connections, completions, signs of life. Rings this
+  // process's doorbells for what it finds. Nothing progresses without it; every waiting process
+  // calls it, and its watcher while it sleeps or computes. These are for any thread.
   void poll() noexcept;
-  // Sends what is kept back. True: there was something.
+  // Sends the entries that are kept back. True: there were some.
   bool push() noexcept;
   // Readable when poll() has something to do, if arm() was true after the last poll(). arm() is
-  // false where there is something already.
+  // false if there is something already.
   int wait_fd() const noexcept { return endpoint_->wait_fd(); }
   bool arm() noexcept;
-  // From now on, until the end or null, `watcher` looks after this.
+  // From now on, until the end or null, `watcher` polls this.
   void set_watcher(Watcher* watcher) noexcept;
-  // Ends what is under way with the peer: every start_get and start_put with it is done when this
-  // returns (peer_lost), and no byte is written to this process's memory on its behalf any more.
+  // Ends all requests with the peer: their completions are set (peer_lost) when this returns, and
+  // no byte is written to this process's memory on its behalf any more.
   void disconnect(int rank) noexcept;
 
-  // Strangers, processes of other jobs (job/members.hpp). What one must know to reach this process.
+  // For foreign processes, processes of other jobs (job/members.hpp): the address to reach this
+  // process at.
   std::string endpoint_address() const;
-  // From now on `number` is the stranger with this name and card. It must not open a link before
-  // that. unsupported: no way leads there; corrupt: that is no card.
+  // From now on `number` is the foreign process with this name and endpoint address. It must not
+  // open a link before that. unsupported: no route leads there; corrupt: that is no endpoint
+  // address.
   Status admit(int number, const ProcessName& name, std::string_view endpoint_address);
-  // Whether the two have ever had a link.
+  // Returns true if the two have ever had a link.
   bool has_met(int number) const noexcept;
-  // The number is nobody's any more. What its lanes have left in Arrivals is to be taken next.
+  // Frees the number. What its lanes have left in Arrivals must be taken next.
   void forget(int number) noexcept;
 
  private:
@@ -124,7 +132,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
     std::uint64_t named;                     // the address of its start, as peers name it
     fabric::Registration registration = {};  // where the fabric does any of them
     std::size_t num_pinned = 0;              // bodies that the fabric reads there
-    bool is_ending = false;                  // for peers there is no such memory any more
+    bool is_ending = false;                  // for peers this memory does not exist any more
   };
   // A body of an answer, which the fabric takes from where it is.
   struct Pinned : fabric::Request {
@@ -147,7 +155,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
   // Threads of this process wait at this doorbell from now on.
   void note_doorbell(int doorbell) noexcept;
-  // For what a thread at any of them could wait for: an operation's end, a peer's.
+  // For waiting threads at any of them: the end of an operation, or of a peer.
   void ring_all() noexcept;
 
   // peers.cpp; all with the lock held, as everything below.
@@ -186,9 +194,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   static void join(RankPeer::Pair& pair);
   static void forget_pair(RankPeer& peer, int channel);  // where neither lane is there any more
   Arrivals& arrivals_of(int channel);
-  // is_forgotten: nobody writes to its mirror any more.
+  // is_forgotten: its mirror is not written to any more.
   void drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten = false);
-  // kept: who has it from then on; null: it is freed.
+  // kept: the new owner; null: it is freed.
   void drop(std::unique_ptr<ReceiveLaneState>& lane,
             std::unique_ptr<ReceiveLaneState>* kept = nullptr);
   SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
@@ -234,11 +242,11 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::unique_ptr<fabric::Endpoint> endpoint_;
   const To to_;
   const std::uint64_t timeout_ns_;
-  const std::uint64_t silence_ns_;  // early enough that all have heard of it by the timeout
+  const std::uint64_t silence_ns_;  // early enough that all report it by the timeout
   std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
   mutable std::vector<Life> lives_;               // by rank
-  std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: nothing to do with it yet
-  std::vector<RankPeer*> known_;                  // those that are not null
+  std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: not used yet
+  std::vector<RankPeer*> known_;                  // the peers that are not null
   std::vector<RankPeer*> busy_;
   std::size_t next_tick_ = 0;  // of `known_`
   std::atomic<std::uint32_t> connections_{0}, num_ends_{0};
@@ -253,7 +261,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there
   std::vector<Mapping> lost_memory_;              // mirrors of lost peers; freed after the endpoint
-  // Lanes of the stranger that was forgotten last: their entries in Arrivals may not be taken yet.
+  // Lanes of the foreign process that was forgotten last: their entries in Arrivals may not be
+  // taken yet.
   std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
 
   std::deque<RemoteOperation> operations_;
@@ -266,9 +275,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;
   unsigned polls_to_clock_ = 0;
-  Watcher* watcher_ = nullptr;        // null: nothing is held
+  Watcher* watcher_ = nullptr;        // null: no entries are held
   std::vector<SendLaneState*> held_;  // lanes that hold something
-  std::atomic<bool> holds_{false};    // there are such
+  std::atomic<bool> holds_{false};    // there are held lanes
   bool is_leaving_ = false;
   bool reported_foreign_ = false, reported_other_job_ = false, reported_shortage_ = false;
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it

@@ -1,7 +1,7 @@
-// The owner's side: what peers may reach, and their gets, puts and atomics, each checked against
-// what is shared. Shared memory has a random key of its own, so that nobody who was not told finds
-// it. All of it happens under the lock, so that nothing is touched on a peer's behalf any more once
-// unshare() or release() has returned.
+// The target side: the memory that peers may reach, and their gets, puts and atomics, each checked
+// against what is shared. Shared memory has a random key of its own, so that no process finds it
+// without its name. All of it happens under the lock, so that nothing is touched on a peer's behalf
+// any more once unshare() or release() has returned.
 #include <fmt/core.h>
 #include <sched.h>
 
@@ -26,7 +26,7 @@ MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t b
 
 }  // namespace
 
-// Whoever is told a key must not learn the next one from it: a second secret lies between.
+// A process that knows one key must not learn the next one from it: a second secret lies between.
 std::uint64_t RemoteLanes::next_key() {
   for (;;) {
     const std::uint64_t key = mix(mix(next_key_ += kMixStep) ^ key_secret_);
@@ -123,14 +123,14 @@ Status RemoteLanes::unshare(const MemoryName& memory) {
   if (found == registered_.end() || found->second.is_ending)
     return {Code::bad_argument, "this memory is not shared"};
   const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
-  // What is allocated is shared until release().
+  // Allocated memory is shared until release().
   if (owner == allocated_.end() || owner->second.second != found->first)
     end_sharing(number_of(memory), lock);
   return {};
 }
 
-// Nobody can ask for it any more; what the fabric still reads there it is done with, or its link is
-// gone, when this returns.
+// No peer can ask for it any more; when this returns, the fabric has ended its reads there, or its
+// link is gone.
 void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
   Registered& memory = registered_.at(key);
   memory.is_ending = true;

@@ -76,7 +76,7 @@ int open_of(int pid, int fd, int more) noexcept {
   char path[64];
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, fd).out = '\0';
   const int opened = ::open(path, O_RDWR | O_CLOEXEC | more);
-  // Without /proc, as after chroot, that says nothing of the process.
+  // Without /proc, as after chroot, the error shows nothing about the process.
   if (opened < 0 && errno == ENOENT && access("/proc/self/fd", F_OK) != 0) errno = EACCES;
   return opened;
 }
@@ -141,7 +141,7 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
     close(fd);
     return code;
   }
-  auto& header = arena->header();  // the rest of the memory is zero
+  auto& header = arena->header();  // all other memory is zero
   header.total_bytes = total;
   header.lane_limit = lane_limit;
   header.num_local = layout.num_local;
@@ -224,10 +224,10 @@ void Arena::unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept
   lanes_.erase(lane);
 }
 
-// Takes an entry that is free, if possible one whose room has so many bytes; null: there is none.
+// Takes a free entry, if possible one whose room has so many bytes; null: there is none.
 LaneEntry* Arena::take_entry(std::size_t bytes) noexcept {
   const auto take = [](LaneEntry& entry, std::uint32_t state) {
-    // acquire: what the owner cleared; pairs with the release in free_lane().
+    // acquire: the memory that the owner cleared; pairs with the release in free_lane().
     return entry.state.load(std::memory_order_relaxed) == state &&
            entry.state.compare_exchange_strong(state, LaneEntry::kTaken, std::memory_order_acquire);
   };

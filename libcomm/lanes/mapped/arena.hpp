@@ -1,6 +1,6 @@
 #pragma once
-// Arena: the memory that one process lends to the other processes of its host. One memfd, never a
-// file with a name, so nothing is left when a process ends in whatever way; peers open it through
+// Arena: the memory that one process shares with the other processes of its host. One memfd, never
+// a file with a name, so nothing is left when a process ends in any manner; peers open it through
 // /proc/PID/fd/FD. It holds the doorbell, the rings that peers write messages into, the words
 // through which they return credit, and the records of shared copies. Pages cost memory only once
 // touched.
@@ -11,6 +11,8 @@
 //   | rings, one a local peer | memory for the rings of lanes
 // The engine's lanes have a control and a ring each; all other lanes are made by their writer,
 // which takes an entry of the directory and as much of the memory behind, that both sides then map.
+//
+// Tests: tests/lanes/host_lanes_test.cpp.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +41,8 @@ struct ArenaHeader {
   alignas(kLineBytes) std::atomic<std::uint32_t> num_connected;
   // Entries of the directory that have been in use. Peers add.
   alignas(kLineBytes) std::atomic<std::uint32_t> num_entries;
-  // What rings take now, of the most that the owner allows. Peers add, the owner takes back.
+  // The bytes that rings take now, of the most that the owner allows. Peers add, the owner takes
+  // back.
   std::atomic<std::uint64_t> lane_bytes;
   std::uint64_t lane_limit;
   // Where the part of the lane memory begins that no entry has had. Peers add.
@@ -82,11 +85,11 @@ static_assert(sizeof(SharedMemory) == 32);
 inline constexpr std::uint32_t kMaxShared = 4096;
 inline constexpr std::uint32_t kSharedBit = 1u << 31;  // of a region's number: slot in the low bits
 
-// What one local peer asks the owner to do with memory that it shares (atomics.hpp).
+// A request of one local peer to the owner, on memory that it shares (atomics.hpp).
 struct AtomicRequest {
   enum State : std::uint32_t { kIdle, kPosted, kDone };
-  // The peer posts and takes back, and writes the fields but the last two while it is idle; the
-  // owner does, and writes those before it says so.
+  // The peer posts and takes back, and writes all fields but the last two while it is idle; the
+  // owner completes, and writes those two before it does.
   alignas(kLineBytes) std::atomic<std::uint32_t> state;
   enum Kind : std::uint32_t { kFetchAdd, kCas, kRead, kWrite };
   std::uint32_t kind;
@@ -106,18 +109,19 @@ inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
 // run out, however many lanes of whatever sizes come and go.
 inline constexpr std::uint64_t kLaneAddresses = std::uint64_t{kMaxLanes} * 4 * kMaxRingBytes;
 
-// Opens for reading and writing what another process has open as `fd`; -1: see errno. more: flags.
+// Opens for reading and writing the file that another process has open as `fd`; -1: see errno.
+// more: flags.
 int open_of(int pid, int fd, int more = 0) noexcept;
 
-// True if the process is gone or on its way: its files are closed, and then nobody's, some time
-// before those who watch it are told, and longer if it had much memory.
+// True if the process is gone or ending: its files are closed, some time before its watchers are
+// notified, and longer if it had much memory.
 bool is_ending(int pid) noexcept;
 
 // A file that others map must not shrink under their feet.
 bool seal(int fd) noexcept;
 bool is_sealed(int fd) noexcept;
 
-// What the owner and one local peer tell each other outside the ring.
+// The words between the owner and one local peer outside the ring.
 struct LaneControl {
   // Written by the peer, which reads the owner's messages: bytes of the ring consumed so far.
   alignas(kLineBytes) std::atomic<std::uint64_t> consumed;
@@ -125,8 +129,8 @@ struct LaneControl {
   alignas(kLineBytes) std::atomic<std::uint32_t> connected;
   // Written by the peer: 1 once it left in good order.
   std::atomic<std::uint32_t> peer_left;
-  // How many copies from or to memory that the owner shares the peer's threads are in, by the
-  // parity of `era` when they began. The owner changes the era and waits for those before.
+  // The number of copies from or to memory that the owner shares that the peer's threads are in, by
+  // the parity of `era` when they began. The owner changes the era and waits for those before.
   alignas(kLineBytes) std::atomic<std::uint32_t> era;
   std::atomic<std::uint32_t> copying[2];
 };
@@ -154,7 +158,7 @@ struct ArenaLayout {
   static std::size_t stride(std::uint32_t bytes) noexcept {
     return std::size_t{bytes} + kPageBytes;
   }
-  // What is mapped as a whole. The lane memory begins here.
+  // The bytes that are mapped at once. The lane memory begins here.
   std::size_t mapped() const noexcept { return rings() + num_local * stride(ring_bytes); }
 };
 
@@ -162,12 +166,12 @@ struct ArenaLayout {
 class Arena {
  public:
   // Makes this process's arena, where the rings of lanes take `lane_limit` bytes at most at a time.
-  // no_memory says what is exhausted and what to do.
+  // no_memory: the text has what is exhausted and what to do.
   static Status create(const ArenaLayout& layout, std::size_t lane_limit,
                        std::shared_ptr<Arena>& arena);
   // Maps a peer's. The peer's header is checked against `layout` (corrupt). Ranks that are threads
-  // of one process get the one mapping there is, which lives until the last of them lets go: then
-  // what they do to it is ordered by the same atomics, for the compiler's tools to see.
+  // of one process get its single mapping, which lives until the last of them releases it: then
+  // their accesses to it are ordered by the same atomics, for the compiler's tools to see.
   static Status open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<Arena>& arena);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -228,7 +232,7 @@ class Arena {
            ArenaLayout::stride(ring_bytes) <= room - offset;
   }
 
-  // One mapping of a ring for all who use it in this process, for the same reason as of the arena.
+  // One mapping of a ring for all its users in this process, for the same reason as of the arena.
   struct MappedLane {
     std::byte* ring = nullptr;
     int users = 0;

@@ -6,7 +6,7 @@
 namespace weft::shm {
 namespace {
 
-// How long either side sleeps before it looks for its end.
+// The longest sleep of either side before it checks whether the other has ended.
 constexpr std::uint64_t kSleepUs = 50'000;
 // The owner's thread has to be woken; that it answers sooner is rare, and spinning would keep it
 // from a core.
@@ -100,7 +100,7 @@ Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
   for (int i = 0; i < kSpins && !done(); ++i) cpu_relax();
   while (!done()) {
     futex_wait(&request.state, AtomicRequest::kPosted, kSleepUs);
-    // Whether it was done at the last moment shows once the owner is gone.
+    // Once the owner is gone, a last check shows whether it was done at the last moment.
     if (!done() && !alive() && !done()) return Code::peer_lost;
   }
   operation.previous = request.previous;

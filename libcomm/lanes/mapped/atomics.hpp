@@ -2,10 +2,10 @@
 // Atomic operations on memory that a process shared without having allocated it. Peers cannot map
 // such memory (its pages belong to the program: its heap, its stack), the kernel's copies between
 // processes are not atomic, and putting shared pages in their place would race with the program's
-// own threads. So the owner does the operation, as a network card would: a thread of its own sleeps
+// own threads. So the owner does the operation, as an RDMA device would: a thread of its own sleeps
 // until a peer asks, and needs nothing of the program's threads. A request costs two wake-ups of a
-// thread; allocated memory is what to use where that matters. Where the kernel refuses copies
-// between processes the owner does these too, to and from memory that the peer has allocated.
+// thread; use allocated memory where that matters. Where the kernel refuses copies between
+// processes the owner does these too, to and from memory that the peer has allocated.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -16,11 +16,11 @@
 
 namespace weft::shm {
 
-// What is asked for, and what the word was before.
+// The operation, and the word's value before.
 struct AtomicOperation {
   AtomicRequest::Kind kind = AtomicRequest::kFetchAdd;
   MemoryName word{};          // its first 8 bytes; of a copy: all
-  std::uint64_t operand = 0;  // what to add, or to compare with
+  std::uint64_t operand = 0;  // the value to add, or to compare with
   std::uint64_t swap = 0;
   std::uint64_t previous = 0;
 };
@@ -31,9 +31,9 @@ void apply(void* at, AtomicOperation& operation) noexcept;
 // The owner's thread.
 class AtomicServer {
  public:
-  // may: whether this process shares that memory now, for reading or for writing; copy: does a copy
-  // that the local peer with this number asks for. Both are called with the mutex held, which who
-  // ends the sharing holds as well. no_memory: there can be no thread.
+  // may: returns true if this process shares that memory now, for reading or for writing; copy:
+  // does a copy that the local peer with this number asks for. Both are called with the mutex held,
+  // which the thread that ends the sharing holds as well. no_memory: there can be no thread.
   using May = std::function<bool(const MemoryName&, bool to_write)>;
   using Copy = std::function<Code(std::uint32_t local, const AtomicOperation&)>;
   static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,

@@ -38,7 +38,7 @@ class ArenaLanes final : public HostLanes {
  public:
   explicit ArenaLanes(Members& job) : HostLanes({.fabric = "shm"}, nullptr), job_(job) {}
   ~ArenaLanes() override {
-    server_.reset();  // it looks at what follows
+    server_.reset();  // it uses the members below
     for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
     for (const Local& local : locals_)
       if (local.pidfd >= 0) close(local.pidfd);
@@ -126,7 +126,7 @@ class ArenaLanes final : public HostLanes {
       }
       return true;
     });
-    // Lanes that were connected and that nobody looked for.
+    // Frees lanes that were connected and never accepted.
     const std::uint32_t num_entries =
         std::min(shm::kMaxLanes, own_->header().num_entries.load(std::memory_order_acquire));
     std::uint32_t number = 0;
@@ -279,7 +279,7 @@ class ArenaLanes final : public HostLanes {
       // Ourselves, or no pidfd is to be had. A peer that died before its pidfd was opened is seen.
       return PeerState::alive;
     }
-    // acquire: what it wrote before it left is visible; pairs with the release in leave().
+    // acquire: the peer's writes before it left are visible; pairs with the release in leave().
     return own_->control(index_of(local)).peer_left.load(std::memory_order_acquire) != 0
                ? PeerState::left
                : PeerState::dead;
@@ -301,7 +301,7 @@ class ArenaLanes final : public HostLanes {
     bool accepted = false;
     std::uint64_t magic_address = 0;
     enum CanCopy { unknown, yes, no };
-    std::atomic<CanCopy> can_copy{unknown};  // whoever asks first finds out
+    std::atomic<CanCopy> can_copy{unknown};  // the first thread that asks finds out
     std::shared_ptr<Arena> mapped;           // the peer's, or our own
     std::atomic<Arena*> arena{nullptr};      // the same; set once, under setup_
     shm::PeerRegions regions;
@@ -337,8 +337,8 @@ class ArenaLanes final : public HostLanes {
     return {};
   }
 
-  // Whether an entry of our directory is a lane to this client that has not been accepted, and of
-  // which channel.
+  // Returns true if an entry of this process's directory is a lane to this client that has not been
+  // accepted, and its channel.
   bool is_waiting(std::uint32_t index, int client, std::uint32_t& number) noexcept {
     shm::LaneEntry& entry = own_->entry(index);
     // acquire: pairs with the release in connect().
@@ -498,7 +498,7 @@ class ArenaLanes final : public HostLanes {
     return Code::ok;
   }
 
-  // The owner's side of that.
+  // The owner's part of a copy.
   Code copy_for(Local& local, const shm::AtomicOperation& operation) noexcept {
     const MemoryName bounce = named(operation.operand, operation.word.bytes, operation.swap);
     auto* ours = reinterpret_cast<std::byte*>(operation.word.address);
@@ -624,8 +624,9 @@ class ArenaLanes final : public HostLanes {
   std::shared_ptr<Arena> own_;
   std::vector<int> local_of_;  // by world rank; -1: another host
   std::vector<Local> locals_;
-  std::mutex setup_;   // guards what connects and what is connected
-  std::mutex ending_;  // one at a time waits for the copies before an era; nothing is taken with it
+  std::mutex setup_;   // guards connecting and the list of connected lanes
+  std::mutex ending_;  // one thread at a time waits for the copies before an era; no other lock is
+                       // taken with it
   std::vector<Lane> lanes_;
   std::vector<bool> accepted_ = std::vector<bool>(shm::kMaxLanes);  // by entry of our directory
   std::size_t me_ = 0;
@@ -634,7 +635,7 @@ class ArenaLanes final : public HostLanes {
   std::atomic<bool> is_reported_{false};
   std::atomic<bool> refused_{false};  // the kernel has refused a copy
   static constexpr std::size_t kBounceBytes = 256 * 1024;
-  std::mutex bouncing_;  // guards what copies by owners go through
+  std::mutex bouncing_;  // guards the buffer of copies by owners
   void* bounce_ = nullptr;
   MemoryName bounce_memory_{};
   shm::OwnRegions regions_;
@@ -644,7 +645,8 @@ class ArenaLanes final : public HostLanes {
 }  // namespace
 
 std::string host_lanes_text() {
-  // Trying it on ourselves shows whether a seccomp profile refuses the call; Yama says the rest.
+  // Trying it on this process itself shows whether a seccomp profile refuses the call; the setting
+  // of Yama shows the rest.
   std::uint64_t from = shm::kArenaMagic, to = 0;
   iovec mine{&to, sizeof to}, theirs{&from, sizeof from};
   std::string copies = process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == sizeof to

@@ -2,6 +2,8 @@
 // Lanes inside a host. Rings and doorbells lie in one mapped arena per process; memory from
 // allocate() is a memfd that peers map; any other memory is reached with process_vm_readv and
 // process_vm_writev. Nothing has a name in a file system.
+//
+// Tests: tests/lanes/host_lanes_test.cpp, tests/lanes/lanes_test.cpp.
 #include <memory>
 #include <string>
 
@@ -13,7 +15,7 @@ namespace weft {
 // Publishes this process's arena on the job's board. Collective: contains a fence.
 Status make_host_lanes(Members& job, std::unique_ptr<HostLanes>& lanes);
 
-// For weft-info: what processes of one host can do with each other on this machine.
+// For weft-info: the kinds of access between processes of one host on this machine.
 std::string host_lanes_text();
 
 }  // namespace weft

@@ -47,9 +47,9 @@ int descriptor_of(const MemoryName& memory) noexcept {
 constexpr char kRegionName[] = "weft-region";
 constexpr std::string_view kRegionLink = "/memfd:weft-region";
 
-// Opens a region that another process has as `fd`; -1: see errno. What else that may have become by
-// now must not be opened, as it could be anything, and this user may have no right to: it is looked
-// at before, in a way that keeps it the same.
+// Opens a region that another process has as `fd`; -1: see errno. If the descriptor has become
+// another file by now, that must not be opened, as it could be anything, and this user may have no
+// right to: so the file is examined first, through a descriptor that keeps it the same.
 int open_region(int pid, int fd) noexcept {
   const int place = open_of(pid, fd, O_PATH);
   if (place < 0) return -1;
@@ -135,7 +135,7 @@ Status OwnRegions::release(void* address) {
     return {Code::bad_argument, "this address was not allocated here, or is free already"};
   auto* header = reinterpret_cast<RegionHeader*>(found->first - kPageBytes);
   header->number.store(0, std::memory_order_release);
-  // Peers may keep their mapping; the memory itself goes back at once.
+  // Peers may keep their mapping; the memory itself is freed at once.
   fallocate(found->second.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes,
             static_cast<off_t>(found->second.bytes - kPageBytes));
   munmap(header, found->second.bytes);
@@ -185,7 +185,7 @@ Code PeerRegions::open(int pid, const MemoryName& memory, std::unique_ptr<PeerRe
   }
   struct stat info {};
   Code code = Code::bad_argument;
-  // Sealed: nobody can shrink it under our feet.
+  // Sealed: no process can shrink it while it is mapped.
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
       static_cast<std::size_t>(info.st_size) > kPageBytes && is_sealed(fd)) {
     void* base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
@@ -241,8 +241,8 @@ PeerRegion* PeerRegions::use(int pid, const MemoryName& memory, std::size_t offs
   return &region;
 }
 
-// Unmaps what was released and is not used here. Once there are twice as many as were left the last
-// time, so that it costs each region a constant.
+// Unmaps regions that were released and are not used here. Done once there are twice as many as
+// were left the last time, so that it costs each region a constant.
 void PeerRegions::sweep() noexcept {
   std::erase_if(regions_, [](const auto& entry) {
     const auto& [number, region] = entry;

@@ -55,8 +55,9 @@ class PeerRegions {
  public:
   static constexpr std::size_t kFewRegions = 64;
 
-  // The region with [offset, offset + bytes) of the memory at `data`, to be given back to done();
-  // or null with the reason. The region's file is checked to be what the descriptor names.
+  // Returns the region with [offset, offset + bytes) of the memory at `data`, to be given back to
+  // done(); or null with the reason. The region's file is checked to be the one that the descriptor
+  // names.
   PeerRegion* use(int pid, const MemoryName& memory, std::size_t offset, std::size_t bytes,
                   std::byte*& data, Code& code) noexcept;
   void done(PeerRegion* region) noexcept;

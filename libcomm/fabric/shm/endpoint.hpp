@@ -1,6 +1,6 @@
 #pragma once
-// Shared memory between processes that know of each other only that they have met: the fabric "shm" of
-// fabric/endpoint.hpp.
+// Shared memory between processes that know of each other only that they have met: the fabric "shm"
+// of fabric/endpoint.hpp.
 //
 // A link is one sealed memfd that only these two have mapped, with a ring in each direction, and a
 // socket pair. The socket wakes a sleeping side (by a byte, sent only when that side is armed), and

@@ -430,7 +430,7 @@ def installed_commands(tally, folder, options):
 
 
 # Of the unit tests, those whose processes reach each other's memory.
-USER_TESTS = ['node/node', 'exchange/job', 'exchange/faults', 'exchange/guest']
+USER_TESTS = ['exchange/job', 'exchange/faults', 'exchange/guest']
 
 
 def as_user(tally, folder, options):

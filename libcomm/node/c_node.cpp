@@ -266,7 +266,7 @@ int weft_next_event(weft_node* node, weft_event* event) {
   guarded([&] {
     std::lock_guard lock(node->mutex);
     if (node->events.empty()) return 0;
-    auto peer = std::make_unique<weft_peer>(node->events.front().peer);
+    std::unique_ptr<weft_peer> peer(new weft_peer{node->events.front().peer});
     auto made = std::make_unique<weft_node::Event>(std::move(node->events.front()));
     node->events.pop_front();
     *event = {made->kind,        made->code,        peer.release(),

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "checkpoint.hpp"
-#include "graph_cache.hpp"
+#include "graph/engine/checkpoint.hpp"
+#include "graph/load/graph_cache.hpp"
 
 using namespace weft::graph;  // NOLINT(google-build-using-namespace)
 

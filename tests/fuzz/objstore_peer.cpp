@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "peer_wire.hpp"
+#include "objstore/shared/peer_wire.hpp"
 
 using namespace weft::objstore;
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "redis_news.hpp"
+#include "objstore/directory/redis_news.hpp"
 
 using namespace weft::objstore;
 

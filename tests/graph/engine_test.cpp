@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
-#include "algorithms.hpp"
-#include "serial.hpp"
+#include "graph/programs/algorithms.hpp"
+#include "graph/programs/serial.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft;         // NOLINT(google-build-using-namespace)

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "edge_text.hpp"
-#include "file_source.hpp"
-#include "graph_cache.hpp"
+#include "graph/engine/checkpoint.hpp"
+#include "graph/load/edge_text.hpp"
+#include "graph/load/file_source.hpp"
+#include "graph/load/graph_cache.hpp"
 #include "weft/graph.hpp"
 
 using namespace weft;         // NOLINT(google-build-using-namespace)

@@ -1,5 +1,5 @@
 // The allocator against a map of every byte, and a day's worth of sizes.
-#include "allocator.hpp"
+#include "objstore/shared/allocator.hpp"
 
 #include <catch2/catch.hpp>
 #include <random>

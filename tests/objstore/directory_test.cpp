@@ -15,10 +15,10 @@
 #include <set>
 #include <string>
 
-#include "clock.hpp"
-#include "directory_embedded.hpp"
+#include "objstore/directory/embedded.hpp"
+#include "objstore/shared/clock.hpp"
 #ifdef WEFT_HAVE_HIREDIS
-#include "directory_redis.hpp"
+#include "objstore/directory/redis.hpp"
 #include "tests/support/slow_names.hpp"
 #endif
 

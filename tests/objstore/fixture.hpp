@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "server.hpp"
+#include "objstore/store/server.hpp"
 #include "weft/object_store.hpp"
 
 namespace weft::testing {

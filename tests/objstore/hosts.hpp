@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "fixture.hpp"
-#include "manager.hpp"
+#include "objstore/manager/manager.hpp"
 
 namespace weft::testing {
 

@@ -1,8 +1,8 @@
 // Ids are bytes with a length: in every call, in the index, on the wire, as text.
 #include "fixture.hpp"
-#include "id_text.hpp"
-#include "index.hpp"
-#include "peer_wire.hpp"
+#include "objstore/shared/index.hpp"
+#include "objstore/shared/peer_wire.hpp"
+#include "objstore/store/id_text.hpp"
 #include "weft/object_store.h"
 
 using namespace weft;

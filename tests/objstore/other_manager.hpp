@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hosts.hpp"
-#include "peer_wire.hpp"
+#include "objstore/shared/peer_wire.hpp"
 
 namespace weft::testing {
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "bind.hpp"
-#include "calibrate.hpp"
 #include "fixture.hpp"
+#include "objstore/manager/calibrate.hpp"
+#include "objstore/store/bind.hpp"
 
 using namespace weft;
 using namespace weft::objstore;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "objstore/manager/push_group.hpp"
 #include "other_manager.hpp"
-#include "push_group.hpp"
 #include "tests/support/slow_names.hpp"
 
 using namespace weft;

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "fixture.hpp"
-#include "manager.hpp"
-#include "socket_transfer.hpp"
+#include "objstore/manager/manager.hpp"
+#include "objstore/manager/socket_transfer.hpp"
 
 using namespace weft;
 using namespace weft::objstore;

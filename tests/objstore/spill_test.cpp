@@ -5,8 +5,8 @@
 #include <atomic>
 #include <map>
 
-#include "checksum.hpp"
 #include "fixture.hpp"
+#include "objstore/shared/checksum.hpp"
 
 using namespace weft;
 using namespace weft::testing;

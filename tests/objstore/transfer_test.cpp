@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "hosts.hpp"
-#include "peer_wire.hpp"
+#include "objstore/shared/peer_wire.hpp"
 
 using namespace weft;
 using namespace weft::objstore;

@@ -1,5 +1,5 @@
 #pragma once
-// The ways to start a job, as factories of boards. Members::open chooses among them; tests call
+// Factories of boards, one for each kind of job start. Members::open chooses among them; tests call
 // them directly. Each factory blocks at most timeout_ms.
 #include <memory>
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace weft {
 
-// The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The lost one's
-// own end says more, and may become known to the launcher a little later.
+// The code with which MPI ends a job that has lost a process (MPI_ERR_PROC_ABORTED). The exit
+// status of the lost one is more specific, and may reach the launcher a little later.
 inline constexpr int kPeerLostCode = 58;
 
 // The environment that a launcher sets for each process.
 inline constexpr const char* kRankVariable = "WEFT_RANK";
 inline constexpr const char* kSizeVariable = "WEFT_SIZE";
 inline constexpr const char* kRendezvousVariable = "WEFT_RENDEZVOUS";  // host:port
-inline constexpr const char* kJobKeyVariable = "WEFT_JOB_KEY";         // who knows it may join
+inline constexpr const char* kJobKeyVariable = "WEFT_JOB_KEY";         // processes with it may join
 inline constexpr const char* kAppNumberVariable = "WEFT_APP_NUMBER";   // may be missing
 // "weftrun" when a server runs already; otherwise rank 0 is the server.
 inline constexpr const char* kLauncherVariable = "WEFT_LAUNCHER";
 
-// The port of those who have spawned this job, for its first rank. May be missing.
+// The port of the processes that have spawned this job, for its first rank. May be missing.
 inline constexpr const char* kParentVariable = "WEFT_PARENT";
 // host:port/key of a rendezvous server that jobs publish names at. May be missing: then a launcher
 // of Weft has them.
@@ -44,21 +44,22 @@ struct RendezvousParameters {
 // them is missing or wrong.
 Status read_rendezvous_parameters(RendezvousParameters& parameters);
 // Joins the server; as rank 0 without a launcher, runs it in a thread until close(), or until its
-// other party, if that began to run it, has closed: so what joins last should leave first there.
+// other party, if that began to run it, has closed: so the party that joins last should leave first
+// there.
 Status make_rendezvous_board(const RendezvousParameters& parameters, int timeout_ms,
                              std::unique_ptr<Board>& board);
 
-// True if a PMIx launcher started this process; whether this build can use it is another matter.
+// True if a PMIx launcher started this process, whether or not this build can use it.
 bool pmix_is_there() noexcept;
 // unsupported if built without PMIx.
 Status make_pmix_board(Party party, std::unique_ptr<Board>& board);
 
 // True if a launcher gave this process a PMI server (PMI_FD, or PMI_PORT).
 bool pmi_is_there() noexcept;
-// unsupported if what is there is no such server, or one of neither version.
+// unsupported if there is another kind of server, or one of neither version.
 Status make_pmi_board(Party party, int timeout_ms, std::unique_ptr<Board>& board);
 
-// "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": who is missing, at a readable length.
+// "rank 3", "ranks 3 and 5", "ranks 3, 5, 7 and 12 more": the missing ranks, at a readable length.
 std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace weft

@@ -37,7 +37,7 @@ Status Board::publish(std::string_view, std::string_view) { return no_names(); }
 Status Board::look_up(std::string_view, std::string&) { return no_names(); }
 Status Board::unpublish(std::string_view) { return no_names(); }
 
-// What a process offers those of its view to try on.
+// The view of a process, and the file that others of the same view try to open.
 struct SharingOffer {
   std::string view;
   int fd = -1;
@@ -107,8 +107,8 @@ bool add_cpus(std::string_view text, std::vector<bool>& cpus) {
   return true;
 }
 
-// A launcher that cannot be spoken to has started several processes, which cannot find each other:
-// a job of each is never what was meant.
+// A launcher that Weft has no protocol for has started several processes, which cannot find each
+// other: a job of each is never what was meant.
 struct ForeignLauncher {
   const char* size;  // the variable with the number of processes
   const char* name;
@@ -193,7 +193,7 @@ Status Members::exchange_members() {
   self.machine = machine_identity();
   self.pid = getpid();
   SharingOffer offer{sharing_view(), probe.fd(), probe.content()};
-  // Told not to share memory, a process is a host of its own, to the layers above too.
+  // Without "shm" in WEFT_FABRIC a process is a host of its own, for the layers above too.
   if (!list_has(settings_.text(Setting::fabric), "shm"))
     offer.view = fmt::format("apart {}", rank());
   self.cache = common_cache();
@@ -215,7 +215,7 @@ Status Members::exchange_members() {
     if (!parse(text, id_) || id_ == 0)
       return {Code::corrupt, fmt::format("rank 0 calls the job \"{}\"", text)};
   }
-  // The pages for strangers are not touched before there are some.
+  // The pages for foreign processes are not touched before there are some.
   members_.reserve(static_cast<std::size_t>(size()) + kMaxForeignProcesses);
   members_.resize(static_cast<std::size_t>(size()));
   std::vector<SharingOffer> offers(members_.size());
@@ -255,7 +255,7 @@ bool Members::on_host(int rank) const noexcept {
   return member(rank).machine == member(this->rank()).machine;
 }
 
-// All ranks come to the same result: it follows from what all have published.
+// All ranks come to the same result: it follows from the published offers.
 Status Members::find_hosts(const std::vector<SharingOffer>& offers) {
   std::map<std::string_view, int> first_of_view;
   std::vector<int> blind;
@@ -277,7 +277,7 @@ Status Members::find_hosts(const std::vector<SharingOffer>& offers) {
     return first_of_view.at(offers[static_cast<std::size_t>(i)].view);
   };
 
-  // Published: those with whom it failed.
+  // Publishes the processes with which it failed.
   const auto can = [&](int other) {
     const SharingOffer& offer = offers[static_cast<std::size_t>(other)];
     const int pid = member(other).pid;

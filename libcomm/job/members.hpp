@@ -1,7 +1,9 @@
 #pragma once
-// Members: who is in the job, where each process runs, and a key-value board on which they publish
-// how they can be reached. Opened once per process by the layers above; used during setup and at
+// Members: the ranks of the job, the host of each process, and a key-value board on which they
+// publish their addresses. Opened once per process by the layers above; used during setup and at
 // the end, never on a datapath. Not thread-safe: one thread at a time.
+//
+// Tests: tests/job/boards_test.cpp, tests/job/launchers_test.cpp.
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -17,15 +19,15 @@
 
 namespace weft {
 
-// What of a process joins. A program may use MPI and the threaded transport; these know nothing of
-// each other (they are two libraries), so each joins for itself and has a job of its own, with the
+// The part of a process that joins. A program may use MPI and the threaded transport; these are two
+// libraries that do not share state, so each joins for itself and has a job of its own, with the
 // same ranks.
 enum class Party : std::uint32_t { mpi, transport };
 inline constexpr std::size_t kNumParties = 2;
 
-// The board and the bookkeeping of one way to start a job (PMIx, PMI, a rendezvous server, alone,
-// or threads of one process in tests). Every blocking call ends within the given time with
-// timed_out or peer_lost and names who is missing.
+// The board and the bookkeeping of one kind of job start (PMIx, PMI, a rendezvous server, alone, or
+// threads of one process in tests). Every blocking call ends within the given time with timed_out
+// or peer_lost and names the missing ranks.
 class Board {
  public:
   virtual ~Board() = default;
@@ -40,7 +42,7 @@ class Board {
   virtual Status put(std::string_view key, std::string_view value) = 0;
   // Blocks until every process of the job has called it; everything put before is then visible.
   virtual Status fence(int timeout_ms) = 0;
-  // Reads what `rank` put under `key` before the last fence. not_found names both.
+  // Reads the value that `rank` put under `key` before the last fence. not_found names both.
   virtual Status get(int rank, std::string_view key, std::string& value) = 0;
   // Starts more processes, as a job of their own, which ends with this one if a launcher starts
   // them.
@@ -54,7 +56,7 @@ class Board {
   virtual Status unpublish(std::string_view service);
   // Asks the launcher to end the whole job with this exit code; returns if it cannot.
   virtual void abort(int exit_code, std::string_view message) = 0;
-  // Says goodbye; after it the process may exit without being taken for dead.
+  // Says goodbye; after it the process may exit without counting as dead.
   virtual Status close() = 0;
 };
 
@@ -69,7 +71,7 @@ struct Member {
   int local_rank = 0;  // position among them
 };
 
-// A process among those of all jobs.
+// The name of a process among those of all jobs.
 struct ProcessName {
   std::uint64_t job = 0;  // Members::id() there
   int rank = 0;
@@ -99,38 +101,39 @@ class Members {
 
   int rank() const noexcept { return board_->rank(); }
   int size() const noexcept { return board_->size(); }
-  // Random, the same at all ranks: tells this job from others.
+  // Random, the same at all ranks: identifies this job among others.
   std::uint64_t id() const noexcept { return id_; }
   const Settings& settings() const noexcept { return settings_; }
   Board& board() noexcept { return *board_; }
   const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   bool same_host(int a, int b) const { return member(a).first_on_host == member(b).first_on_host; }
-  // Whether the two run where they share a cache, as far as their affinity tells.
+  // Returns true if the two share a cache, according to their affinity.
   bool share_cache(int a, int b) const {
     return same_host(a, b) && !member(a).cache.empty() && member(a).cache == member(b).cache;
   }
   // World ranks of this process's host in ascending order, itself among them.
   const std::vector<int>& local_ranks() const noexcept { return local_ranks_; }
-  // Whether there are several hosts and some of them have more than one rank.
+  // Returns true if there are several hosts and some of them have more than one rank.
   bool has_shared_hosts() const noexcept { return num_hosts_ > 1 && num_hosts_ < size(); }
-  // Processes of the job on this machine, whether they share memory or not.
+  // The number of processes of the job on this machine, whether they share memory or not.
   int num_on_host() const noexcept { return num_on_host_; }
   // Processors that these may use together, by their affinity when they joined.
   int num_cpus_on_host() const noexcept { return num_cpus_on_host_; }
   bool is_crowded() const noexcept { return num_on_host_ > num_cpus_on_host_; }
-  // Whether the rank is one of these.
+  // Returns true if the rank is one of these.
   bool on_host(int rank) const noexcept;
-  // "rank 3 (pid 4711 on node7)", for messages. Also of strangers, by their numbers.
+  // "rank 3 (pid 4711 on node7)", for messages. Also of foreign processes, by their numbers.
   std::string describe(int rank) const;
 
-  // Gives a stranger a number, at which member() has it from then on, as a host of its own; the
-  // lowest that is free. no_memory: there are kMaxForeignProcesses. One thread at a time adds and
-  // removes; the others may ask meanwhile.
+  // Gives a foreign process a number, under which member() has it from then on, as a host of its
+  // own; the lowest that is free. no_memory: there are kMaxForeignProcesses. One thread at a time
+  // adds and removes; other threads may read meanwhile.
   Status add_foreign(const ForeignProcess& process, int& number);
   void remove_foreign(int number);
   // Its number; -1: none.
   int find_foreign(std::uint64_t job, int rank) const noexcept;
-  // What two processes call the process with this number, whichever jobs they are of.
+  // The name that any two processes use for the process with this number, whichever jobs they are
+  // of.
   ProcessName name_of(int number) const noexcept;
 
  private:
@@ -142,7 +145,7 @@ class Members {
 
   Settings settings_;
   std::unique_ptr<Board> board_;
-  std::vector<Member> members_;  // and strangers; never moves after the start
+  std::vector<Member> members_;  // and foreign processes; never moves after the start
   std::uint64_t id_ = 0;
   mutable std::mutex foreign_mutex_;     // for the next
   std::vector<ForeignProcess> foreign_;  // by number - size(); job 0: free

@@ -1,4 +1,4 @@
-// Apart from the rest of job, so that weftrun does not need what boards need.
+// A file of its own, so that weftrun does not link what boards need.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -150,9 +150,9 @@ Status PmixBoard::fence(int timeout_ms) {
 
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   // The first fence of a process that has ended PMIx before, as MPI_Finalize does: the launcher may
-  // hear of another rank's end while this one's fence waits, takes that rank for lost, and ends the
-  // fence of those who are there (PMIx 4.2: "partial success"). They come again, and meet the one
-  // that was late. Where a rank is really lost no attempt helps.
+  // see another rank's end while this one's fence waits, takes that rank for lost, and ends the
+  // fence of the ranks at it (PMIx 4.2: "partial success"). They try again, and meet the late one.
+  // Where a rank is really lost no attempt helps.
   constexpr int kAttempts = 20;
   for (int attempt = 1;; ++attempt) {
     result = fence_once(deadline);
@@ -197,8 +197,7 @@ std::string PmixBoard::name_missing(unsigned fence) {
                      missing.size() == 1 ? "has" : "have");
 }
 
-// how: PMIX_OPTIONAL looks in this process alone, PMIX_IMMEDIATE at the launcher too; neither
-// waits.
+// how: PMIX_OPTIONAL searches this process alone, PMIX_IMMEDIATE the launcher too; neither waits.
 pmix_status_t PmixBoard::read(int rank, const std::string& key, const char* how,
                               pmix_value_t*& value) const {
   const pmix_proc_t proc = proc_of(rank);
@@ -211,8 +210,8 @@ pmix_status_t PmixBoard::read(int rank, const std::string& key, const char* how,
 
 Status PmixBoard::get(int rank, std::string_view key, std::string& value) {
   pmix_value_t* entry = nullptr;
-  // After a fence that collects, all there is lies in this process. After one that began as a fence
-  // of some only, what the late ones put may have stayed with the launcher.
+  // After a fence that collects, all values lie in this process. After one that began as a fence of
+  // some only, the values of the late ones may have stayed with the launcher.
   pmix_status_t result = read(rank, own(key), PMIX_OPTIONAL, entry);
   if (result != PMIX_SUCCESS) result = read(rank, own(key), PMIX_IMMEDIATE, entry);
   if (result != PMIX_SUCCESS || entry->type != PMIX_BYTE_OBJECT) {
@@ -272,7 +271,7 @@ Status PmixBoard::unpublish(std::string_view service) {
 }
 
 void PmixBoard::abort(int exit_code, std::string_view message) {
-  if (exit_code == kPeerLostCode) usleep(200'000);  // the launcher is to hear of that one first
+  if (exit_code == kPeerLostCode) usleep(200'000);  // the launcher must learn of that one first
   (void)PMIx_Abort(exit_code, std::string(message).c_str(), nullptr, 0);
 }
 

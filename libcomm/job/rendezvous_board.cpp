@@ -151,7 +151,7 @@ class RendezvousBoard final : public Board {
   std::string pending_;  // encoded (key, value) since the last fence
   std::uint32_t num_pending_ = 0;
   std::map<std::pair<int, std::string>, std::string> values_;
-  // Last, so that it goes first: the server thread ends before anything else does.
+  // Last, so that it is destroyed first: the server thread ends before anything else does.
   std::unique_ptr<ServerThread> server_;
 };
 
@@ -265,7 +265,7 @@ Status RendezvousBoard::ask(Type type, std::string_view body, std::string& text)
   return status;
 }
 
-// What the launcher has started for this rank.
+// A job that the launcher has started for this rank.
 class SpawnedByLauncher final : public Spawned {
  public:
   SpawnedByLauncher(RendezvousBoard& board, std::uint32_t id) : board_(board), id_(id) {}
@@ -337,7 +337,7 @@ void RendezvousBoard::abort(int exit_code, std::string_view message) {
   append_word(body, static_cast<std::uint32_t>(exit_code));
   append_text(body, message.substr(0, kMaxBodyBytes / 2));
   if (!link_.send_frame(Type::abort, body, deadline) || !parameters_.server_is_launcher) return;
-  // weftrun ends this process, too. Until then nothing is to be done, and for no longer than this.
+  // weftrun ends this process, too. Until then it waits, and for no longer than this.
   Type type{};
   (void)link_.receive_frame(type, body, deadline);
 }
@@ -399,7 +399,7 @@ Status make_rendezvous_board(const RendezvousParameters& parameters, int timeout
   std::unique_ptr<ServerThread> server;
   if (parameters.rank == 0 && !parameters.server_is_launcher) {
     Status status = ServerThread::start(parameters, server);
-    // Somebody listens there already. It should be this process's other party.
+    // Another process listens there already: presumably this process's other party.
     if (!status && status.code() != Code::not_permitted) return status;
     if (!status) log_line(LogLevel::info, 0, "{}; joining who does", status.text());
   }

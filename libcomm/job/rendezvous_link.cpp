@@ -160,7 +160,7 @@ Status Link::receive_frame(Type& type, std::string& body, const Deadline& deadli
   const Head head = read_head(bytes);
   if (head.magic != kMagic || head.length > kMaxReleaseBytes) return no_server();
   type = head.type;
-  // Memory for what has come, and not for what a stranger says will.
+  // Memory grows with the received bytes, not with the length that the peer claims.
   constexpr std::size_t kStepBytes = std::size_t{1} << 20;
   body.clear();
   while (status && body.size() < head.length) {

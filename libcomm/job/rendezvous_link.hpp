@@ -1,7 +1,7 @@
 #pragma once
-// Link: a connection to the rendezvous server, from the side of those who come to it: ranks (their
-// board) and the agents that weftrun starts on other hosts. Every call ends by its deadline. One
-// thread at a time.
+// Link: a connection to the rendezvous server, from the side of its clients: ranks (their board)
+// and the agents that weftrun starts on other hosts. Every call ends by its deadline. One thread at
+// a time.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -31,7 +31,7 @@ class Deadline {
 
 // "host:port", "[v6 address]:port" or "v6 address:port". False if it is none.
 bool split_address(std::string_view address, std::string& host, std::uint16_t& port);
-// The reverse: puts brackets around what has colons.
+// The reverse: puts brackets around hosts with colons.
 std::string join_address(std::string_view host, std::uint16_t port);
 // Only processes of the same machine reach it.
 bool is_loopback(std::string_view host);
@@ -44,7 +44,8 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   // One attempt to connect and to be welcomed after the greeting (a hello or visit frame). again:
-  // nobody answers there now; not_permitted: refused, and why; corrupt: no rendezvous server.
+  // no server answers there now; not_permitted: refused, with the reason; corrupt: no rendezvous
+  // server.
   Status greet(const std::string& address, std::string_view greeting, const Deadline& deadline);
   bool is_open() const { return socket_ >= 0; }
   int fd() const { return socket_; }

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMaxNames = 65536, kMaxNameBytes = 4096;
 constexpr std::size_t kMaxUnidentified = 64;  // besides the ranks, which may all come at once
 constexpr int kMaxEvents = 64;
-// Strangers of whom something is said in so long; the others are counted.
+// The most unidentified connections reported at a time; the others are counted.
 constexpr std::size_t kMaxNotes = 8;
 constexpr std::uint64_t kNotesNs = 10'000'000'000;
 
@@ -57,7 +57,7 @@ struct Server::Connection {
   int fd = -1;
   int rank = -1;  // -1: none
   Party party = Party::mpi;
-  int visitor = -1;  // -1: none; with neither it is a stranger
+  int visitor = -1;  // -1: none; with neither it is unidentified
   std::uint64_t hello_deadline_ns = 0;
   std::string peer;
   std::string input, output;
@@ -180,7 +180,7 @@ void Server::serve() {
   if (num_ended > 0) watch_listener(true);
 }
 
-// Not while nothing could be accepted, which would keep poll_fd() readable.
+// Off while no connection could be accepted, which would keep poll_fd() readable.
 void Server::watch_listener(bool watched) {
   if (watched == watches_listener_) return;
   watches_listener_ = watched;
@@ -195,7 +195,7 @@ void Server::accept_all() {
       const int error = errno;
       const bool none_left =
           error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-      // The kernel looks for a descriptor before it looks whether anybody waits.
+      // The kernel reserves a descriptor before it checks whether a connection waits.
       pollfd waits{listener_, POLLIN, 0};
       if (none_left && poll(&waits, 1, 0) == 1 && !drop_oldest_unidentified(0)) {
         failure_ = {Code::no_memory,
@@ -219,7 +219,8 @@ void Server::accept_all() {
   }
 }
 
-// The oldest stranger makes room for a new one, so that idle connections cannot keep ranks out.
+// The oldest unidentified connection makes room for a new one, so that idle connections cannot keep
+// ranks out.
 void Server::limit_unidentified() {
   drop_oldest_unidentified(kMaxUnidentified + groups_[0].ranks.size() - 1);
 }
@@ -259,7 +260,7 @@ std::vector<std::string> Server::take_notices() {
 }
 
 void Server::receive(Connection& connection) {
-  // A bounded number of reads per turn, so that one sender cannot keep the others waiting.
+  // A bounded number of reads at a time, so that one sender cannot keep the others waiting.
   for (int turn = 0; turn < 16 && !connection.dead && !connection.closing; ++turn) {
     const ssize_t length = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
     if (length > 0) {
@@ -535,7 +536,7 @@ Server::RankState Server::state(int rank) const noexcept {
   RankState found = RankState::absent;
   for (const Group& group : groups_) {
     const RankState state = group.ranks[static_cast<std::size_t>(rank)].state;
-    // Who left as one party and not as the other has not left.
+    // A rank that left as one party and not as the other has not left.
     if (found == RankState::absent || (found == RankState::left && state != RankState::absent))
       found = state;
   }
@@ -557,7 +558,7 @@ bool Server::quiet() const noexcept {
   });
 }
 
-// Ends the fence if all have come, and the waiting of those who wait in vain.
+// Ends the fence if all have come, or if some wait for ranks that will not come.
 void Server::resolve_fence(Group& group) {
   const std::uint64_t now = now_ns();
   std::size_t num_at_fence = 0;
@@ -574,8 +575,8 @@ void Server::resolve_fence(Group& group) {
   const auto overdue = std::ranges::find_if(group.ranks, [now](const Rank& rank) {
     return rank.at_fence && rank.fence_deadline_ns <= now;
   });
-  // One who gives up ends the fence for all at it, or the next would hear of that one only, and not
-  // of those who are missing.
+  // A rank that gives up ends the fence for all at it: else the next one would report that rank
+  // only, and not the missing ones.
   if (gone != nullptr)
     fail_fence(group, Code::peer_lost, gone->gone);
   else if (overdue != group.ranks.end())

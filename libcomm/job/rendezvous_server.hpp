@@ -2,9 +2,12 @@
 // The rendezvous server: a key-value board for the ranks of one job, over TCP. It runs inside
 // weftrun, in weftrun's own loop, or inside rank 0, in a thread. One thread at a time.
 //
-// Strangers are refused: a connection must say hello with the job's key within a few seconds;
-// whatever else it sends ends the connection and nothing more. Nothing is written here: a server
-// that waits for the reader of its log would be stopped by strangers who fill it.
+// Foreign processes are refused: a connection must say hello with the job's key within a few
+// seconds; anything else that it sends ends the connection and has no other effect. Nothing is
+// logged here: a server that waits for the reader of its log could be stopped by foreign processes
+// that fill it.
+//
+// Tests: tests/job/rendezvous_test.cpp, tests/fuzz/job_rendezvous.cpp.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -41,7 +44,7 @@ class Server {
     std::string key;
     int hello_timeout_ms = 5000;
     // A rank whose connection broke is reported to waiting ranks after this time, unless mark_gone
-    // told before, in better words, what became of it.
+    // reported its end, with the cause, before.
     int loss_grace_ms = 0;
     Spawner* spawner = nullptr;  // null: ranks must start things themselves
   };
@@ -67,15 +70,16 @@ class Server {
   void serve();
 
   RankState state(int rank) const noexcept;
-  // Tells the ranks that wait, now or later, that this one will never come, and why.
+  // Reports to the ranks that wait, now or later, that this one will never come, and why.
   void mark_gone(int rank, std::string_view how);
   // The first rank's wish to end the job.
   const std::optional<AbortRequest>& abort_request() const noexcept { return abort_; }
-  // What became of strangers since the last call, for the user; few words, however many they are.
+  // The unidentified connections dropped since the last call, for the user; a short text, however
+  // many they are.
   std::vector<std::string> take_notices();
   // no_memory once a rank may be kept out because this process can take no more connections.
   const Status& failure() const noexcept { return failure_; }
-  // Visitors whose connection ended since the last call, by the number they gave.
+  // The visitors whose connection ended since the last call, by the number they gave.
   std::vector<int> take_lost_visitors() { return std::exchange(lost_visitors_, {}); }
   // No rank is connected.
   bool quiet() const noexcept;
@@ -147,7 +151,7 @@ class Server {
   std::size_t num_noted_ = 0, num_unnoted_ = 0;  // until notes_until_ns_
   std::uint64_t notes_until_ns_ = 0;
   std::vector<char> buffer_ =
-      std::vector<char>(64u << 10);  // for what is read, not on small stacks
+      std::vector<char>(64u << 10);  // for received bytes, not on small stacks
 };
 
 }  // namespace weft::rendezvous

@@ -1,8 +1,8 @@
 #pragma once
 // The wire format of the rendezvous server, version 3. Every message is a frame: a head of three
 // little-endian 32-bit words (magic, type, length of the body), then the body. A body is a row of
-// 32-bit words and texts (a word with the length, then the bytes). Nothing a peer sends is believed
-// before it was checked: BodyReader stops at the first thing that does not fit.
+// 32-bit words and texts (a word with the length, then the bytes). BodyReader checks everything
+// that a peer sends: it stops at the first value that does not fit.
 //
 //   client -> server                          server -> client
 //   hello    version rank size pid party key  welcome
@@ -17,12 +17,12 @@
 //   spawn    n (NAME=VALUE)*n m (word)*m      answer   code id
 //   look     id give_up                       answer   code text
 //
-// A rank may join once as each party (job.hpp); the parties have nothing to do with each other.
-// A visitor is no rank: an agent of weftrun on another host, which so finds out that its ranks will
-// reach the server, and keeps the connection so that either side notices when the other is gone; or
-// a process of another job, which asks for names. What is published ends with its publisher's
-// connection. The words of spawn are weftrun's options; look asks whether that weftrun still runs,
-// and with give_up ends it.
+// A rank may join once as each party (members.hpp); the parties are independent. A visitor is no
+// rank: an agent of weftrun on another host, which so finds out that its ranks will reach the
+// server, and keeps the connection so that either side notices when the other is gone; or a process
+// of another job, which asks for names. A published name ends with its publisher's connection. The
+// words of spawn are weftrun's options; look asks whether that weftrun still runs, and with give_up
+// ends it.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,7 +33,7 @@ namespace weft::rendezvous {
 inline constexpr std::uint32_t kMagic = 0x31544657;  // "WFT1"
 inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kHeadBytes = 12;
-inline constexpr std::size_t kMaxHelloBytes = 1024;           // from a stranger
+inline constexpr std::size_t kMaxHelloBytes = 1024;           // from an unidentified connection
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;       // from a rank
 inline constexpr std::size_t kMaxReleaseBytes = 1024u << 20;  // from the server
 inline constexpr int kMaxRanks = 4096;
@@ -111,7 +111,7 @@ class BodyReader {
     rest_.remove_prefix(length);
     return value;
   }
-  // Everything so far was there, and nothing is left over.
+  // True if all reads so far succeeded and no bytes are left over.
   bool complete() const { return ok_ && rest_.empty(); }
   bool ok() const { return ok_; }
 

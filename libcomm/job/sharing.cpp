@@ -36,7 +36,7 @@ std::uint64_t random_number() {
   return number;
 }
 
-// What the process may do counts: the kernel refuses access to who may do more.
+// The process's permitted capabilities count: the kernel refuses access to a process that has more.
 std::string permitted_capabilities() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)

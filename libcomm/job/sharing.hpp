@@ -2,10 +2,10 @@
 // Which processes of a job share memory: those that can open files of each other through /proc, by
 // which all sharing of memory goes. One thread.
 //
-// That the kernel is the same says little: containers and namespaces of one machine keep processes
-// apart. So each process describes its view of the machine, in which everything is that decides
-// about such access; processes of one view form a set, and its first and every other one try to
-// open a file of each other. Who fails is a host of its own, as is who has no /proc of its own
+// A common kernel is not enough: containers and namespaces of one machine keep processes apart. So
+// each process describes its view of the machine, with everything that decides about such access;
+// processes of one view form a set, and its first and every other one try to open a file of each
+// other. A process that fails is a host of its own, as is one that has no /proc of its own
 // process-id namespace.
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ class SharingProbe {
   SharingProbe(const SharingProbe&) = delete;
   SharingProbe& operator=(const SharingProbe&) = delete;
 
-  int fd() const { return fd_; }  // -1: none could be made, and nobody can open it
+  int fd() const { return fd_; }  // -1: none could be made, and no process can open it
   std::uint64_t content() const { return content_; }
 
  private:
@@ -29,14 +29,14 @@ class SharingProbe {
   std::uint64_t content_ = 0;
 };
 
-// Whether this process can open that file of another one of its view.
+// Returns true if this process can open that file of another one of its view.
 bool can_share(int pid, int fd, std::uint64_t content);
 
 // The running kernel, the same for all containers of a machine.
 std::string machine_identity();
 
-// Namespaces, user, rights and security label. Of a process that cannot tell: equal only to that of
-// other threads of this process, and is_blind().
+// Namespaces, user, rights and security label. Of a process that cannot read them: equal only to
+// that of other threads of this process, and is_blind().
 std::string sharing_view();
 bool is_blind(const std::string& view);
 

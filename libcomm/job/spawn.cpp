@@ -82,7 +82,7 @@ Status start_weftrun(const SpawnRequest& request, std::unique_ptr<Spawned>& spaw
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return {Code::no_memory, fmt::format("pipe: {}", strerror(errno))};
-  // Its number there: not one that posix_spawn uses for something else.
+  // Its descriptor number there: none that posix_spawn uses otherwise.
   const int kept = fcntl(ends[1], F_DUPFD, 10);
   ::close(ends[1]);
   if (kept < 0) {
@@ -97,7 +97,7 @@ Status start_weftrun(const SpawnRequest& request, std::unique_ptr<Spawned>& spaw
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    // What this process itself was started with.
+    // The variables that this process itself was started with.
     const auto is_given = [&](const auto& pair) {
       return text.starts_with(pair.first) && text.substr(pair.first.size()).starts_with('=');
     };

@@ -1,5 +1,5 @@
 #pragma once
-// Spawn: starting more processes, as a job of their own, beside one that runs. The launcher does so
+// Spawn: starting more processes, as a job of their own, beside a running one. The launcher does so
 // where it can; else weftrun is started for it, on this machine.
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What is to be started.
+// The programs to start, and how.
 struct SpawnRequest {
   struct Program {
     int num = 1;
@@ -23,13 +23,13 @@ struct SpawnRequest {
   std::string hosts;   // as weftrun's --hosts; empty: the launcher chooses
 };
 
-// What was started, for whoever waits for it to say something.
+// A started job, for callers that wait for a message from it.
 class Spawned {
  public:
   virtual ~Spawned() = default;
-  // ok: it runs, as far as is known; else why nothing will come of it.
+  // ok: it runs, as far as is known; else the reason why it will not.
   virtual Status look() = 0;
-  // Nobody waits for it any more; a launcher ends it.
+  // The callers do not wait for it any more; a launcher ends it.
   virtual void give_up() {}
 };
 

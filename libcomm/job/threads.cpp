@@ -15,7 +15,7 @@ namespace {
 
 using Key = std::pair<int, std::string>;
 
-// One fence: it ends once, with one result for all who wait at it.
+// One fence: it ends once, with one result for all ranks at it.
 struct Fence {
   bool ended = false;
   Status result;

@@ -17,8 +17,8 @@ namespace {
 
 using rendezvous::Deadline;
 
-constexpr std::size_t kOutputBytes = 1u << 20;  // what may wait to be reported
-// The addresses are tried in turn, each for a while, all of them for so long.
+constexpr std::size_t kOutputBytes = 1u << 20;  // the most that may wait to be reported
+// The addresses are tried one after another, each for kVisitOneMs, all of them for kVisitMs.
 constexpr int kVisitMs = 10000, kVisitOneMs = 2000, kRetryMs = 50;
 constexpr int kLeaveMs = 2000;
 
@@ -75,7 +75,7 @@ int Agent::run(int signals) {
     }
     if (channel_.state() != Channel::State::open) ending_ = true;
     if (link_.is_open()) {
-      // Nothing is ever said on it: what comes is its end.
+      // No message is sent on it: the only event is its end.
       pollfd end{link_.fd(), POLLIN, 0};
       if (poll(&end, 1, 0) == 1) ending_ = true;
     }

@@ -36,7 +36,7 @@ std::string encode(const Assignment& assignment) {
 
 bool decode(std::string_view bytes, Assignment& assignment) {
   BodyReader reader(bytes);
-  // Counts are believed only as far as there are words for them.
+  // A count is valid only as far as there are words for it.
   for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
     assignment.ranks.push_back(static_cast<int>(reader.word()));
   assignment.job_size = static_cast<int>(reader.word());
@@ -87,7 +87,7 @@ void Channel::write_some() {
     else if (errno == EAGAIN)
       break;
     else if (errno != EINTR)
-      break;  // nobody reads; the end of what they write is seen soon, and says more
+      break;  // the reader is gone; the end of the other direction is seen soon, and has the cause
   }
   output_.erase(0, written);
 }
@@ -98,7 +98,7 @@ void Channel::stop_writing() {
 }
 
 void Channel::read_some() {
-  // Bounded, so that one side that writes without end does not keep the rest waiting.
+  // Bounded, so that one side that writes without end does not keep other work waiting.
   for (int turn = 0; turn < 16 && state_ == State::open; ++turn) {
     const ssize_t length = read(in_, buffer_.data(), buffer_.size());
     if (length > 0)

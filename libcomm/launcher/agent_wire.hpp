@@ -1,8 +1,8 @@
 #pragma once
-// What the launcher and its agent on another host say to each other, over the agent's standard
-// input and output. The agent begins with kGreeting (a login shell may have written something
-// before it); after that both sides send frames: a head of two little-endian 32-bit words (type,
-// length of the body), then the body, a row of words and texts as in rendezvous_wire.hpp.
+// The protocol of the launcher and its agent on another host, over the agent's standard input and
+// output. The agent begins with kGreeting (a login shell may have written something before it);
+// after that both sides send frames: a head of two little-endian 32-bit words (type, length of the
+// body), then the body, a row of words and texts as in rendezvous_wire.hpp.
 //
 //   launcher -> agent                                agent -> launcher
 //   start      an Assignment                         started     rank pid
@@ -24,7 +24,7 @@ namespace weft::weftrun {
 
 inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 3\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
-// How much of the input may be on its way to rank 0.
+// The most bytes of the input that may be on their way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;
 
 enum class Message : std::uint32_t {
@@ -86,10 +86,11 @@ class Channel {
     std::string body;
   };
   std::optional<Received> next();
-  // Takes everything up to and with `text`; what came before is in `before`. False while not there.
+  // Takes everything up to and with `text`; the bytes before it are in `before`. False while it is
+  // not there.
   bool skip_past(std::string_view text, std::string& before);
 
-  // ended: the other side has closed; broken: it sends what is no message, or does not read.
+  // ended: the other side has closed; broken: it sends an invalid message, or does not read.
   State state() const { return state_; }
   std::size_t queued() const { return output_.size(); }
   void add_polls(std::vector<pollfd>& polls) const;

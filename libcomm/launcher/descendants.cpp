@@ -29,7 +29,7 @@ struct Entry {
   int num_threads = 0;
   unsigned long long start_ticks = 0;
 
-  // Who only waits to be reaped. The first thread may have ended before others.
+  // A process that only waits to be reaped. Its first thread may have ended before others.
   bool ended() const { return (state == 'Z' || state == 'X') && num_threads <= 1; }
 };
 
@@ -76,7 +76,7 @@ std::vector<Entry> descendants() {
   return found;
 }
 
-// The number may mean another process by now, unless this process is who would reap it.
+// The number may mean another process by now, unless this process is the one to reap it.
 bool send_signal(const Entry& entry, int number) {
   if (entry.parent == getpid()) return kill(entry.pid, number) == 0;
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, entry.pid, 0));
@@ -114,7 +114,7 @@ void end_descendants() {
   while (can_see_descendants()) {
     const Signalled signalled = signal_descendants(SIGKILL);
     if (signalled.num_reached == 0 && signalled.num_refused > 0) return;
-    // The end of one hands what it has left to this process, to be found by the next look.
+    // The end of one makes its children this process's, to be found by the next scan.
     if (waitpid(-1, nullptr, 0) < 0 && errno == ECHILD) return;
   }
 }

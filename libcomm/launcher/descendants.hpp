@@ -1,8 +1,7 @@
 #pragma once
 // The processes that descend from this one, whatever process groups and sessions they have put
-// themselves into. For a process that is a child subreaper (PR_SET_CHILD_SUBREAPER): what one of
-// them leaves behind when it ends becomes this process's child, so none ever stops to descend from
-// it. One thread.
+// themselves into. For a process that is a child subreaper (PR_SET_CHILD_SUBREAPER): the children
+// of one that ends become this process's, so none ever stops to descend from it. One thread.
 #include <sys/types.h>
 
 namespace weft::weftrun {
@@ -16,11 +15,11 @@ struct Signalled {
 // False where there is no /proc, or that of another process-id namespace: then none is found.
 bool can_see_descendants();
 
-// To each that runs now, except those of the process group `but` (0: none is excepted).
+// Signals each that runs now, except those of the process group `but` (0: none is excepted).
 Signalled signal_descendants(int number, pid_t but = 0);
 
-// Kills them, and those they still start, and waits for their ends. Who may not be signalled is
-// left.
+// Kills them, and those they still start, and waits for their ends. Processes that may not be
+// signalled are left.
 void end_descendants();
 
 }  // namespace weft::weftrun

@@ -21,7 +21,7 @@ enum class Stream : int { out = 1, err = 2 };
 // Where rank 0's standard input comes from.
 enum class Input { none, inherited, given };
 
-// What one host has to start.
+// The part of a job that one host has to start.
 struct Assignment {
   std::vector<int> ranks;  // ascending
   int job_size = 1;
@@ -48,18 +48,18 @@ inline std::size_t program_of(const Assignment& assignment, int rank) {
   return index;
 }
 
-// Told what happens on a host. Calls come from within Host::start and Host::serve.
+// Notified of events on a host. Calls come from within Host::start and Host::serve.
 class HostEvents {
  public:
   virtual void started(int rank, pid_t pid) = 0;
   virtual void wrote(int rank, Stream stream, std::string_view bytes) = 0;
   virtual void closed(int rank, Stream stream) = 0;
   virtual void exited(int rank, int wait_status) = 0;
-  // Nothing will come from this host any more, and of its ranks nothing is known.
+  // The host is lost, and the state of its ranks unknown; no event follows.
   virtual void lost(int host, const Status& why) = 0;
   // A word for the user.
   virtual void said(const std::string& text) = 0;
-  // False: do not read more of what ranks write now.
+  // False: do not read more of the ranks' output now.
   virtual bool has_room() = 0;
 
  protected:
@@ -68,12 +68,12 @@ class HostEvents {
 
 class Host {
  public:
-  virtual ~Host() = default;  // nothing it started is left after this
+  virtual ~Host() = default;  // all that it started has ended after this
   // Starts the ranks, or the agent that will. not_found if there is no such program.
   virtual Status start(const Assignment& assignment) = 0;
-  // What to wait for before the next serve().
+  // Adds the descriptors to wait for before the next serve().
   virtual void add_polls(std::vector<pollfd>& polls) = 0;
-  // Takes whatever is there and tells the events.
+  // Reads what is there and calls the events.
   virtual void serve() = 0;
   // To all ranks and everything they have started.
   virtual void signal(int number) = 0;
@@ -81,14 +81,13 @@ class Host {
   virtual std::size_t input_room() const = 0;
   virtual void give_input(std::string_view bytes) = 0;
   virtual void end_input() = 0;
-  // Nobody reads this stream any more: ranks that go on writing hear of it as they would from a
-  // pipe.
+  // The reader of this stream is gone: ranks that go on writing are notified as by a pipe.
   virtual void stop_reading(Stream stream) = 0;
   // False while the host has not shown yet that it is there.
   virtual bool answered() const { return true; }
   // The launcher has waited long enough for it: it is lost.
   virtual void silent() {}
-  // Nothing will be asked any more.
+  // No more calls follow that ask for anything.
   virtual void finish() {}
 };
 

@@ -93,7 +93,7 @@ std::string source_address_to(const std::string& host) {
   return source;
 }
 
-// Those of all interfaces that are up, or of the one with this name. IPv4 before IPv6.
+// The addresses of all interfaces that are up, or of the one with this name. IPv4 before IPv6.
 std::vector<std::string> interface_addresses(const std::string& name) {
   std::vector<std::string> v4, v6;
   ifaddrs* all = nullptr;
@@ -141,7 +141,7 @@ Status read_host_file(const std::string& path, std::vector<HostEntry>& hosts) {
     HostEntry entry;
     Status status = parse_host(words[0], entry);
     constexpr std::string_view kSlots = "slots=";
-    // Open MPI's limit of what --oversubscribe may do says nothing about slots.
+    // Open MPI's limit of --oversubscribe has no effect on slots.
     if (words.size() > 2 &&
         (words[2].starts_with("max_slots=") || words[2].starts_with("max-slots=")))
       words.pop_back();

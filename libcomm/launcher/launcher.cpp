@@ -38,7 +38,7 @@ constexpr std::uint64_t kGraceNs = 500'000'000;
 constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 // How long the last output is waited for after the last rank has ended.
 constexpr std::uint64_t kDrainNs = 1'000'000'000;
-// A rank's death is told to the others with its cause, once weftrun has seen the cause itself.
+// A rank's death is reported to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
 constexpr std::uint64_t kDeathGraceNs = 100'000'000;
 constexpr int kOutputStatus = 1;     // not all output could be written
@@ -61,8 +61,8 @@ std::string own_path() {
   return length <= 0 ? std::string() : std::string(path, static_cast<std::size_t>(length));
 }
 
-// Whether so many can be opened. A server short of them for its ranks could not tell these from
-// strangers, who are dropped to make room.
+// Checks that so many can be opened. A server short of them for its ranks could not tell these from
+// unidentified connections, which are dropped to make room.
 Status check_descriptors(std::size_t number) {
   std::vector<int> fds;
   Status status;
@@ -89,7 +89,8 @@ Launcher::Launcher(const Options& options)
 
 Launcher::~Launcher() {
   for (Child& child : children_)
-    if (child.running) kill(child.pid, SIGKILL);  // its supervisor ends what it has started
+    if (child.running)
+      kill(child.pid, SIGKILL);  // its supervisor ends the processes that it has started
   for (Child& child : children_)
     if (child.running) waitpid(child.pid, nullptr, 0);
   for (auto& host : hosts_) host->finish();  // all at once, before the first is waited for
@@ -252,7 +253,7 @@ Status Launcher::agent_command(const std::string& host, std::vector<std::string>
     rest.remove_prefix(begin);
     std::string word(rest.substr(0, rest.find(' ')));
     rest.remove_prefix(word.size());
-    // Not again in what was put in: a host may have any name.
+    // Not again in the inserted name: a host may have any name.
     for (std::size_t at = 0; (at = word.find(kHost, at)) != std::string::npos; at += host.size()) {
       word.replace(at, kHost.size(), host);
       named = true;
@@ -291,11 +292,12 @@ int Launcher::run() {
     take_abort_request();
     check_deadlines();
     if (num_running() == 0 && !killed_) {
-      // What the ranks have started and left behind; jobs that they have spawned go on.
+      // Ends the processes that the ranks have started and left behind; jobs that they have spawned
+      // go on.
       signal_hosts(SIGKILL);
       killed_ = true;
     }
-    // Nobody waits for a reader that has stopped reading once there is no job any more and the
+    // A reader that has stopped reading is not waited for once there is no job any more and the
     // user asks for the end.
     if (num_running() == 0 && (num_stop_signals_ > 0 || ending_) && drain_until_ns_ == UINT64_MAX)
       drain_until_ns_ = now_ns() + kDrainNs;
@@ -400,7 +402,7 @@ void Launcher::reap_children() {
   }
 }
 
-// For jobs that ranks spawn: the one that these use.
+// For jobs that ranks spawn: the name server that these use.
 std::string Launcher::name_server() const {
   if (!options_.name_server.empty()) return options_.name_server;
   if (const char* given = getenv(kNameServerVariable)) return given;
@@ -410,7 +412,7 @@ std::string Launcher::name_server() const {
 
 void Launcher::serve_ranks() {
   server_->serve();
-  // Strangers never get a reader of errors that is slow to hold the job up.
+  // A slow reader of errors must not hold the job up because of unidentified connections.
   for (const std::string& notice : server_->take_notices())
     if (errors_.empty()) say(notice);
   if (server_->failure() || ending_) return;
@@ -451,7 +453,7 @@ void Launcher::write_output() {
     const int error = sink->write_some();
     if (error == 0) continue;
     if (error == EPIPE) {
-      // Its writers are to hear of it as if they had been its writers themselves.
+      // The writers get SIGPIPE as if they had written there themselves.
       fail(128 + SIGPIPE);
       for (Stream stream : {Stream::out, Stream::err})
         if ((stream == Stream::out ? &stdout_ : &errors_) == sink)
@@ -550,8 +552,8 @@ void Launcher::take_lost_visitors() {
 }
 
 void Launcher::judge_exits() {
-  // The kernel tells of an end only when all memory is given back: a rank that ended because
-  // another one was killed may be seen before that one.
+  // The kernel reports an end only when all memory is given back: a rank that ended because another
+  // one was killed may be seen before that one.
   const auto ended_early = [this](const Exit& exit) {
     const auto state = server_->state(exit.rank);
     return state != Server::RankState::left && state != Server::RankState::absent;

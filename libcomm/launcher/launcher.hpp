@@ -1,7 +1,9 @@
 #pragma once
 // Launcher: one job, on this machine and others, from the first process to the exit status. One
-// thread. How processes are started and ended is the hosts' matter (host.hpp); what a death or an
-// exit means for the job is decided here.
+// thread. Processes are started and ended by the hosts (host.hpp); the consequences of a death or
+// an exit for the job are decided here.
+//
+// Tests: tests/job/weftrun_test.cpp, tests/job/hosts_test.cpp, tests/job/ends_test.cpp.
 #include <signal.h>
 #include <sys/types.h>
 
@@ -51,7 +53,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
     pid_t pid = -1;
     bool running = true;
     int exit_status = 0;
-    bool is_known = false;  // the rank has heard that it has ended
+    bool is_known = false;  // the rank has been notified of its end
   };
 
   // HostEvents
@@ -108,7 +110,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::string key_;
   std::string launch_;              // the launch command, with {host}
   std::string address_;             // where the server listens; empty: everywhere
-  std::vector<HostEntry> entries_;  // those that have ranks
+  std::vector<HostEntry> entries_;  // the hosts that have ranks
   std::vector<std::vector<int>> placed_;
   std::vector<Rank> ranks_;
   std::vector<Exit> exits_;  // not judged yet
@@ -122,7 +124,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
 
   // Standard input is inherited by rank 0, but a terminal's is copied, as a background process
   // group may not read from it, and that for another host.
-  Host* input_host_ = nullptr;  // who gets the copy, until the input has ended
+  Host* input_host_ = nullptr;  // gets the copy, until the input has ended
   bool input_is_terminal_ = false;
 
   std::optional<int> exit_status_;  // of the first failure

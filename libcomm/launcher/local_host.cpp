@@ -88,7 +88,7 @@ Status LocalHost::start(const Assignment& assignment) {
 
 namespace {
 
-// What processes are bound to shares of: the processors of each.
+// The units whose shares processes are bound to: the processors of each.
 std::vector<std::vector<int>> units_of(const Topology& topology, Bind bind) {
   std::vector<std::vector<int>> units;
   const std::vector<int> usable = usable_cpus();
@@ -116,7 +116,7 @@ std::vector<std::vector<int>> units_of(const Topology& topology, Bind bind) {
 void LocalHost::choose_cores() {
   if (assignment_.bind == Bind::none) return;
   const int num_ranks = static_cast<int>(assignment_.ranks.size());
-  // Cheap look first: with more ranks than processors there is nothing to share out.
+  // The cheap check first: with more ranks than processors there is nothing to share out.
   if (assignment_.bind == Bind::automatic && num_ranks > num_usable_cpus()) return;
   Topology topology;
   if (Status status = Topology::read(topology); !status) {
@@ -129,7 +129,7 @@ void LocalHost::choose_cores() {
   if (num_units == 0 || (assignment_.bind == Bind::automatic && num_ranks > num_units)) return;
   cpus_.resize(static_cast<std::size_t>(num_ranks));
   for (int place = 0; place < num_ranks; ++place) {
-    // More ranks than units share them in turn.
+    // More ranks than units share them round robin.
     int first = num_ranks > num_units ? place % num_units : place * num_units / num_ranks;
     int last = num_ranks > num_units ? first + 1 : (place + 1) * num_units / num_ranks;
     if (const int each = assignment_.cores_each; each > 0 && assignment_.bind == Bind::core) {
@@ -176,7 +176,7 @@ Status LocalHost::start_rank(std::size_t place) {
     length = recvmsg(supervisor_, &message, MSG_CMSG_CLOEXEC);
     if (length < 0 && try_again(errno)) continue;
     if (length != sizeof report || report.kind != Report::Kind::exited) break;
-    end(report.rank, report.value);  // one that was started before
+    end(report.rank, report.value);  // a rank that was started before
   }
   if (length != sizeof report) return {Code::internal, "the process that starts ranks is gone"};
   if (report.kind == Report::Kind::failed) {
@@ -234,7 +234,7 @@ void LocalHost::read_output(int rank, Stream stream, int& fd) {
 std::size_t LocalHost::input_room() const { return input_.empty() ? kInputBytes : 0; }
 
 void LocalHost::give_input(std::string_view bytes) {
-  if (input_sink_ < 0) return;  // nobody reads any more
+  if (input_sink_ < 0) return;  // the reader is gone
   input_ += bytes;
   write_input();
 }

@@ -11,7 +11,7 @@
 
 namespace weft::weftrun {
 
-// What the kernel has just refused, and why (errno).
+// The error of a call that the kernel has just refused (errno).
 Status system_error(std::string_view what);
 
 class LocalHost final : public Host {

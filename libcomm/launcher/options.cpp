@@ -209,7 +209,7 @@ bool takes_no_value(std::string_view option, Options& options) {
   } else if (is_one_of(option, {"--tag-output", "-tag-output", "-l", "-prepend-rank"})) {
     options.tag_output = true;
   } else {
-    // Processes get the whole environment as it is.
+    // Processes get the whole environment unchanged.
     return is_one_of(option, {"--allow-run-as-root", "-genvall", "-envall", "--nooversubscribe"});
   }
   return true;

@@ -24,7 +24,7 @@ int Sink::write_some() {
     pollfd room{fd_, POLLOUT, 0};
     if (poll(&room, 1, 0) != 1) break;
     // A pipe that poll reports writable takes PIPE_BUF bytes without blocking, and as one piece.
-    // Whole lines, so that another writer to the same place does not tear them.
+    // Whole lines, so that another writer to the same file does not tear them.
     const std::string_view rest = std::string_view(pending_).substr(written, PIPE_BUF);
     const std::size_t last_end = rest.rfind('\n');
     const std::size_t length = last_end == std::string_view::npos ? rest.size() : last_end + 1;

@@ -6,21 +6,21 @@
 
 namespace weft::weftrun {
 
-// What waits to be written to one of weftrun's own outputs.
+// Text that waits to be written to one of weftrun's own outputs.
 class Sink {
  public:
   explicit Sink(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
   bool empty() const { return pending_.empty(); }
-  // Nothing should be appended while it is full.
+  // While it is full, do not append.
   bool full() const { return pending_.size() >= kRoomBytes; }
-  // writer: anybody's own address. A line that another writer has left open is ended first, so
-  // that no line is of two writers; what one writer alone wrote leaves as it came.
+  // writer: any address that identifies the writer. A line that another writer has left open is
+  // ended first, so that no line is of two writers; the text of a single writer is unchanged.
   void append(std::string_view text, const void* writer);
-  // The writer's next text goes on in a line of its own.
+  // True if the open line is this writer's, so that its next text continues it.
   bool is_inside_line_of(const void* writer) const { return line_writer_ == writer; }
-  // Writes what fits without blocking. Call when poll reports room. Once, when it turns out that
-  // nothing can be written any more, why (errno); from then on everything is dropped.
+  // Writes what fits without blocking. Call when poll reports room. Returns an errno once, when the
+  // output turns out to be gone; from then on everything is dropped.
   int write_some();
 
  private:
@@ -28,7 +28,7 @@ class Sink {
   int fd_;
   bool broken_ = false;
   std::string pending_;
-  const void* line_writer_ = nullptr;  // whose line is open at the end of the text
+  const void* line_writer_ = nullptr;  // the writer whose line is open at the end of the text
 };
 
 // Both descriptors lead to one file or terminal.
@@ -42,7 +42,7 @@ class Lines {
       : sink_(sink), prefix_(std::move(prefix)), whole_lines_(whole_lines) {}
 
   void take(std::string_view bytes);
-  // Passes on what is left, even if the line is not finished.
+  // Passes on all that is left, even if the line is not finished.
   void finish();
 
  private:

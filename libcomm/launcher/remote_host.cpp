@@ -13,7 +13,7 @@
 namespace weft::weftrun {
 namespace {
 
-// How long the launch command may take to end after its work is done.
+// The longest time that the launch command may take to end after its work is done.
 constexpr std::uint64_t kLeaveNs = 2'000'000'000;
 
 }  // namespace
@@ -191,7 +191,7 @@ void RemoteHost::take_end() {
 }
 
 void RemoteHost::silent() {
-  serve();  // it may have said why before it fell silent
+  serve();  // it may have reported the reason before it fell silent
   if (pid_ > 0) kill(-pid_, SIGKILL);
   give_up({Code::timed_out, greeted_ ? "it does not answer any more"
                                      : "no agent has answered in time (WEFT_START_TIMEOUT_MS)"});

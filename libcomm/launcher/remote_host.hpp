@@ -1,7 +1,7 @@
 #pragma once
 // RemoteHost: the ranks of another machine, run there by an agent (weftrun --serve-host) that a
-// launch command starts, ssh unless the user says otherwise. The agent ends all it has started when
-// its standard input ends or when the rendezvous server is gone, so nothing outlives this process.
+// launch command starts, by default ssh. The agent ends all it has started when its standard input
+// ends or when the rendezvous server is gone, so nothing outlives this process.
 #include <cstdint>
 
 #include "launcher/agent_wire.hpp"
@@ -11,7 +11,7 @@ namespace weft::weftrun {
 
 class RemoteHost final : public Host {
  public:
-  // number: what events_.lost names. command: what starts the agent.
+  // number: the host's, for events_.lost. command: starts the agent.
   RemoteHost(HostEvents& events, int number, std::string name, std::vector<std::string> command,
              const sigset_t& mask);
   ~RemoteHost() override;

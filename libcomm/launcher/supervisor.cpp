@@ -26,7 +26,8 @@
 namespace weft::weftrun {
 namespace {
 
-// Between two looks at what should be dead by now; an end of a child wakes at once.
+// The interval between two checks for processes that should be dead by now; an end of a child wakes
+// at once.
 constexpr int kLookAgainMs = 50;
 constexpr int kMostLooks = 200;  // of a process without memory for them
 
@@ -47,7 +48,7 @@ class Supervisor {
 
   SupervisorPlan plan_;
   const pid_t pid_ = getpid();
-  std::map<pid_t, int> ranks_;  // those that run
+  std::map<pid_t, int> ranks_;  // the running ones
   bool orphaned_ = false;       // weftrun is gone, or wants this process to go
   bool killing_ = false;
 };
@@ -68,7 +69,7 @@ void Supervisor::run() {
     if (killing_ && any_left && kill_all()) continue;
     if (orphaned_) break;
   }
-  // What cannot be found without /proc is in the group at least.
+  // Without /proc descendants cannot be found: at least the process group is killed.
   if (!can_see_descendants()) kill(0, SIGKILL);
   _exit(0);
 }
@@ -153,7 +154,8 @@ void Supervisor::become_rank(std::size_t place, int out, int err) try {
   _exit(126);
 }
 
-// Its writer is to see that nobody reads any more when rank 0 does not.
+// Rank 0's end of the input must be the only one left, so that its writer sees when it stops
+// reading.
 void Supervisor::forget_input() {
   if (plan_.input < 0) return;
   close(plan_.input);
@@ -177,7 +179,7 @@ void Supervisor::report(const Report& report, int out, int err) const {
     head->cmsg_len = CMSG_LEN(sizeof fds);
     memcpy(CMSG_DATA(head), fds, sizeof fds);
   }
-  // Fails once weftrun is gone, which the next look at the socket shows.
+  // Fails once weftrun is gone, which the next read of the socket shows.
   while (sendmsg(plan_.socket, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 
@@ -208,7 +210,7 @@ bool Supervisor::reap() {
   }
 }
 
-// False if nothing is left that can be killed.
+// False if no process is left that can be killed.
 bool Supervisor::kill_all() {
   if (!can_see_descendants()) {
     for (const auto& [pid, rank] : ranks_) kill(pid, SIGKILL);
@@ -227,8 +229,8 @@ bool Supervisor::kill_all() {
   _exit(1);
 }
 
-// What is weftrun's own, such as its end of the socket, is marked close-on-exec; what is not, ranks
-// inherit from weftrun's parent.
+// Weftrun's own descriptors, such as its end of the socket, are marked close-on-exec and closed
+// here; ranks inherit all others from weftrun's parent.
 void close_what_is_not_for_ranks(const SupervisorPlan& own) {
   std::vector<int> fds;
   if (DIR* open_fds = opendir("/proc/self/fd"); open_fds != nullptr) {
@@ -251,8 +253,8 @@ void block_all_signals() {
   sigprocmask(SIG_SETMASK, &all, nullptr);
 }
 
-// Exceptions end here: this process is a copy of weftrun, whose destructors are not for it. The
-// supervisor's parent ends what there is of ranks.
+// Exceptions end here: this process is a copy of weftrun, and must not run its destructors. The
+// supervisor's parent ends the ranks that there are.
 [[noreturn]] void run_supervisor(const SupervisorPlan& plan) try {
   setpgid(0, 0);
   prctl(PR_SET_NAME, "weft-supervisor");
@@ -261,7 +263,7 @@ void block_all_signals() {
   if (plan.input == 0) own.input = fcntl(0, F_DUPFD_CLOEXEC, 3);
   if (plan.input >= 0 && own.input < 0) give_up(own);
   close_what_is_not_for_ranks(own);
-  // Whoever reads weftrun's output sees its end, not that of this process.
+  // Readers of weftrun's output must see its end, not that of this process.
   for (int fd = 0; fd < 3; ++fd) {
     close(fd);
     if (open("/dev/null", O_RDWR) != fd) give_up(own);
@@ -275,7 +277,7 @@ void block_all_signals() {
   give_up(plan);
 }
 
-// Without memory or descriptors to find them, what has ended by the next look gives some.
+// Without memory or descriptors to find them, the ones that end meanwhile free some.
 void end_all_descendants() {
   for (int look = 0; look < kMostLooks; ++look) {
     try {

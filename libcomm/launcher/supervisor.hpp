@@ -1,16 +1,18 @@
 #pragma once
 // The supervisor: the process between weftrun and the ranks of this machine. It starts the ranks,
-// tells of their ends, passes signals on, and ends everything that the ranks have started once
-// weftrun asks for that, or is gone, however it went.
+// reports their ends, passes signals on, and ends everything that the ranks have started once
+// weftrun asks for that, or has ended in any manner.
 //
-// It is a child subreaper, so that nothing can leave it (descendants.hpp), and leads the process
-// group of all ranks, so that a terminal's signals come to them by weftrun alone. It is the child
-// of its supervisor's parent, a subreaper too, that does nothing but wait for it: should the
-// supervisor be killed, the kernel kills the ranks, and the supervisor's parent the rest.
+// It is a child subreaper, so that no descendant can leave it (descendants.hpp), and leads the
+// process group of all ranks, so that a terminal's signals come to them by weftrun alone. Its
+// parent is a process between weftrun and it, a subreaper too, that does nothing but wait for it:
+// should the supervisor be killed, the kernel kills the ranks, and that parent everything else.
 //
-// The two talk over a socket of whole messages: an Order a message one way, a Report the other. A
-// start is answered at once, by started, which carries the read ends of the rank's output and of
-// its errors, or by failed.
+// weftrun and the supervisor talk over a socket of whole messages: an Order a message one way, a
+// Report the other. A start is answered at once, by started, which carries the read ends of the
+// rank's output and of its errors, or by failed.
+//
+// Tests: tests/job/ends_test.cpp.
 #include <signal.h>
 #include <sys/types.h>
 
@@ -36,7 +38,7 @@ struct SupervisorPlan {
   const Assignment& assignment;
   const std::vector<std::vector<int>>& cpus;  // by place; empty: not bound
   sigset_t mask;                              // that ranks start with
-  int input = -1;                             // what rank 0 reads; -1: nothing
+  int input = -1;                             // the input of rank 0; -1: none
   int socket = -1;
 };
 

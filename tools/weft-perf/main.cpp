@@ -36,14 +36,14 @@ enum class Test : std::uint32_t {
 };
 constexpr const char* kNames[] = {"get_lat", "put_lat", "cas",     "fetch_add", "send_lat",
                                   "get_bw",  "put_bw",  "send_bw", "batch"};
-// What one side does without the other's taking part, from any number of threads.
+// True for tests that one side does alone, from any number of threads.
 constexpr bool is_one_sided(Test test) {
   return test != Test::put_lat && test != Test::send_lat && test != Test::send_bw;
 }
 
-// What the client asks the server to take part in.
+// The test that the client asks the server to take part in.
 struct Order {
-  std::uint64_t serial;  // tells runs apart
+  std::uint64_t serial;  // identifies a run
   Test test;
   std::uint32_t magic;
   std::uint64_t bytes, count;
@@ -84,7 +84,7 @@ struct Side {
       received_before = received;
     });
   }
-  // A server goes on without a client that is gone.
+  // A server continues without a client that is gone.
   void check_peer(Code code, const Peer& peer) const {
     if (!is_server || code != Code::peer_lost) check(code, peer);
   }

@@ -28,7 +28,7 @@ void take_standard_streams() {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(kStartStatus);
 }
 
-// This process ends; a child of it goes on. Nothing that is started there has the descriptor.
+// Ends this process; a child of it continues. Processes started there do not have the descriptor.
 bool go_to_background(int descriptor) {
   if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) return false;
   const pid_t pid = fork();

@@ -1,9 +1,9 @@
 // The board of a process that a launcher with a PMI server started: MPICH's mpiexec.hydra, Slurm's
 // srun --mpi=pmi2.
 //
-// What a process puts between two fences travels as one text, cut into pieces that the server takes
-// as values; no key is put twice, which servers refuse. Pieces are read when somebody asks for a
-// key of that rank.
+// The values that a process puts between two fences travel as one text, cut into pieces that the
+// server takes as values; no key is put twice, which servers refuse. Pieces are read at the first
+// request for a key of that rank.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,8 +34,8 @@ constexpr const char* kAddressVariable = "PMI_PORT";  // host:port, for a connec
 constexpr int kMaxPieces = 1 << 16;
 
 // A process has one connection to its server, which can neither begin again once it has ended nor
-// be shared by libraries that know nothing of each other; each library of Weft keeps its own client
-// over it until the process ends.
+// be shared by separate libraries; each library of Weft keeps its own client over it until the
+// process ends.
 struct PmiProcess {
   std::mutex mutex;
   std::mutex asking;  // held from a question to the launcher to its answer
@@ -73,7 +73,7 @@ Status inherited_socket(int& fd, pmi::ProcessInfo& info) {
   struct stat about {};
   if (!parse_whole(text, 0, 1 << 30, fd) || fstat(fd, &about) != 0 || !S_ISSOCK(about.st_mode))
     return bad_variable(kSocketVariable, text);
-  // What this process starts is no rank of the job.
+  // Processes that this one starts are no ranks of the job.
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return bad_variable(kSocketVariable, text);
   const char* size = getenv("PMI_SIZE");
   const char* rank = getenv("PMI_RANK");
@@ -84,7 +84,7 @@ Status inherited_socket(int& fd, pmi::ProcessInfo& info) {
   return {};
 }
 
-// Hydra with -pmi-port: the process connects and says which one it is.
+// Hydra with -pmi-port: the process connects and sends its number.
 Status connected_socket(pmi::Deadline deadline, int& fd, pmi::ProcessInfo& info) {
   const char* text = getenv(kAddressVariable);
   const std::string_view address = text;
@@ -169,7 +169,7 @@ class PmiBoard final : public Board {
   Status fence(int timeout_ms) override;
   Status get(int rank, std::string_view key, std::string& value) override;
   void abort(int exit_code, std::string_view message) override {
-    if (exit_code == kPeerLostCode) usleep(200'000);  // the launcher is to hear of that one first
+    if (exit_code == kPeerLostCode) usleep(200'000);  // the launcher must learn of that one first
     client_->abort(exit_code, message);
   }
   Status close() override;

@@ -1,5 +1,5 @@
 // The second version of PMI: frames of fields with semicolons. Slurm's srun --mpi=pmi2 speaks it,
-// and Hydra to those who ask for it.
+// and Hydra to clients that ask for it.
 #include <fmt/core.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 namespace weft::pmi {
 namespace {
 
-// What the protocol allows a value to have.
+// The most bytes that the protocol allows in a value.
 constexpr std::size_t kMaxValueBytes = 1024;
 
 class Version2 final : public Client {

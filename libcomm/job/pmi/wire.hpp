@@ -1,6 +1,6 @@
 #pragma once
-// What a process says to a PMI server (Hydra's proxy, slurmstepd) over the socket it was given.
-// Version 1 speaks lines, "cmd=get kvsname=a key=b\n"; version 2 frames, six digits of length
+// The requests of a process to a PMI server (Hydra's proxy, slurmstepd) over the socket it was
+// given. Version 1 sends lines, "cmd=get kvsname=a key=b\n"; version 2 frames, six digits of length
 // before "cmd=kvs-get;key=b;". Each request has one answer. One thread.
 #include <chrono>
 #include <map>
@@ -32,7 +32,7 @@ class Connection {
   explicit Connection(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
 
-  // Sends the line, which lacks only its end, and reads an answer whose cmd is `expected`.
+  // Sends the line, to which it adds the end, and reads an answer whose cmd is `expected`.
   Status ask_line(std::string_view line, std::string_view expected, Deadline deadline,
                   Answer& answer);
   Status ask_frame(std::string_view frame, std::string_view expected, Deadline deadline,

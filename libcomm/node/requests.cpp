@@ -15,6 +15,7 @@ namespace {
 // More links do not break under one request within the timeout, unless it is the one that breaks
 // them.
 constexpr std::uint8_t kMostBreaks = 16;
+constexpr std::size_t kMostWithdrawn = 65536;  // a peer has no more handles
 }  // namespace
 
 void finish(Work& work) {
@@ -359,7 +360,10 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   --num_asked_;
   if (endpoint()->mapped() != nullptr) --transport_.num_awaited_;
   region->state = RemoteRegion::State::gone;
-  const bool refused = message.code != 0;
+  const bool is_granted = message.code == 0;
+  const bool is_withdrawn = is_granted && std::erase(withdrawn_early_, message.handle) > 0;
+  if (num_asked_ == 0) withdrawn_early_.clear();
+  const bool refused = !is_granted || is_withdrawn;
   region->why = refused ? Code::not_permitted : Code::internal;
   region->handle = message.handle;
   region->bytes = message.bytes;
@@ -376,6 +380,7 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
     if (!status) region->mapped = nullptr;  // no room here: the owner's side does it all
   }
   if (!refused) region->state = RemoteRegion::State::ready;
+  if (is_withdrawn) let_go(*region);
   if (region->mapped != nullptr)
     for (RegionUse* use : region->uses) {
       use->bytes = region->bytes;
@@ -403,7 +408,10 @@ bool Session::on_withdrawn(std::uint32_t handle) {
     make_busy();
     return true;
   }
-  return true;  // it was let go meanwhile
+  // It was let go meanwhile, or the answer with it is still on its way through the socket.
+  if (num_asked_ > 0 && withdrawn_early_.size() < kMostWithdrawn)
+    withdrawn_early_.push_back(handle);
+  return true;
 }
 
 bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {

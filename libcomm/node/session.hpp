@@ -199,6 +199,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;
   std::size_t num_asked_ = 0;  // questions that have no answer yet
+  // Handles that were withdrawn before the answer with them came, by another way.
+  std::vector<std::uint32_t> withdrawn_early_;
 
   // Of the fabric in use, from the first link on: this Node's devices.
   const std::vector<fabric::Endpoint*>* devices_ = nullptr;

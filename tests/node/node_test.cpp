@@ -264,6 +264,35 @@ TEST_CASE("memory that was taken back is refused, and its user does not crash") 
   });
 }
 
+TEST_CASE("memory that is taken back before the answer about it has come is let go") {
+  for (const Way& way : ways()) {
+    if (way.progress_thread) continue;
+    INFO("over " << way.name);
+    Two two(way);
+    void* memory = nullptr;
+    REQUIRE(two.server.allocate(4096, memory).ok());
+    MemoryKey key;
+    REQUIRE(two.server.key(memory, kAllRights, key).ok());
+    const PeerMemory remote = two.client.memory(two.at_client, key);
+    for (int i = 0; i < 1000; ++i) two.server.progress();  // it answers
+    Status released = Code::again;
+    std::atomic<bool> is_released{false};
+    std::thread releases([&] {
+      released = two.server.release(memory);
+      is_released = true;
+    });
+    // Only then does the client look at what has come.
+    while (two.server.key(memory, kRead, key).code() != Code::not_found) std::this_thread::yield();
+    while (!is_released) two.client.progress();
+    releases.join();
+    CHECK(released.ok());
+    Operation operation;
+    std::uint64_t word = 0;
+    two.client.get(remote, 0, &word, 8, operation);
+    CHECK(two.wait(operation) == Code::not_permitted);
+  }
+}
+
 TEST_CASE("a region grows piece by piece, is read by the peer it is for, and loses a piece") {
   over_each([](const Way& way) {
     Two two(way);

@@ -1,6 +1,8 @@
 #pragma once
 // The settings table: every value a user can set, one row each. WEFT_<NAME> in the environment sets
 // it. Read once when a job opens; afterwards a Settings is constant and any thread may read it.
+//
+// Tests: tests/base/settings_test.cpp.
 #include <array>
 #include <cstdint>
 #include <functional>

@@ -5,6 +5,8 @@
 // process runs, and which ends with it.
 //
 // Threads: a Row has one writer at a time; opening and closing rows takes a lock. Reading: any.
+//
+// Tests: tests/base/stats_test.cpp.
 #include <sys/types.h>
 
 #include <array>

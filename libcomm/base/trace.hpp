@@ -4,6 +4,8 @@
 // and written when there are many, and at the end of the process.
 //
 // While it is off a span costs one load. Threads: anything from any thread.
+//
+// Tests: tests/base/trace_test.cpp.
 #include <atomic>
 #include <cstdint>
 #include <string_view>

@@ -9,7 +9,7 @@
 namespace weft {
 
 void RingWriter::populate(std::uint32_t from) noexcept {
-  // Where the kernel knows no such advice the pages come one by one.
+  // A kernel without this advice brings the pages one by one.
   madvise(base_ + from, capacity_ - from, MADV_POPULATE_WRITE);
 }
 

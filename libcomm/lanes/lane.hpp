@@ -89,7 +89,7 @@ struct SendLane {
     remote_lane = memory.lane;
   }
 
-  // Where an entry's data go, or null: no room now.
+  // Returns the memory for an entry's data, or null: no room now.
   std::byte* reserve(std::size_t length) noexcept {
     if (remote != nullptr) [[unlikely]]
       return reserve_mirror(length);
@@ -134,7 +134,7 @@ struct ReceiveLane {
   stats::Slot stats;
   std::atomic<std::uint32_t>* sleeping = nullptr;  // of the sender, which may wait for credit
   std::uint64_t credit_step = 0;
-  bool hold = false;  // ask the sender for announcements only
+  bool hold = false;  // ask the sender for rendezvous only
   bool closed = false;
   transport::RemoteLanes* remote = nullptr;
   void* remote_lane = nullptr;

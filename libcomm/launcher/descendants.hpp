@@ -6,7 +6,8 @@
 
 namespace weft::weftrun {
 
-// How many a signal went to, and how many may not be signalled: of another user, by sudo.
+// The number of processes that a signal went to, and of those that may not be signalled: of another
+// user, by sudo.
 struct Signalled {
   int num_reached = 0;
   int num_refused = 0;

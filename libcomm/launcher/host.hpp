@@ -18,7 +18,7 @@ namespace weft::weftrun {
 
 enum class Stream : int { out = 1, err = 2 };
 
-// Where rank 0's standard input comes from.
+// The source of rank 0's standard input.
 enum class Input { none, inherited, given };
 
 // The part of a job that one host has to start.
@@ -32,7 +32,7 @@ struct Assignment {
   Bind bind = Bind::automatic;
   int cores_each = 0;
   Input input = Input::none;  // if rank 0 is among them
-  // Where the rendezvous server can be reached; a remote host takes the first that answers.
+  // The addresses of the rendezvous server; a remote host takes the first that answers.
   std::vector<std::string> rendezvous;
   std::string key;
   int visitor = 0;  // by which number the server knows a remote host
@@ -77,7 +77,7 @@ class Host {
   virtual void serve() = 0;
   // To all ranks and everything they have started.
   virtual void signal(int number) = 0;
-  // How many bytes give_input takes now.
+  // The number of bytes that give_input takes now.
   virtual std::size_t input_room() const = 0;
   virtual void give_input(std::string_view bytes) = 0;
   virtual void end_input() = 0;

@@ -3,6 +3,8 @@
 // Numbered messages are kept until the peer acknowledges them and sent again over the next link;
 // the others end with the link that had them. Shared by a Node's sessions and a job's lanes, which
 // open and close the links, and call all this under a lock of theirs.
+//
+// Tests: tests/peer/reliable_link_test.cpp.
 #include <cstdint>
 #include <list>
 #include <vector>

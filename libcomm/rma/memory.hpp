@@ -63,7 +63,7 @@ struct MappedMemory {
   bool is_valid() const noexcept {
     return data != nullptr && current->load(std::memory_order_acquire) == number;
   }
-  // Where `memory` is here, or null if it is not all of this.
+  // The address of `memory` here, or null if it is not all in this mapping.
   std::byte* find(const MemoryName& memory) const noexcept {
     return is_within(memory.address, memory.bytes, address, bytes)
                ? data + (memory.address - address)

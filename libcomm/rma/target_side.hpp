@@ -5,6 +5,8 @@
 //
 // Puts and atomics are numbered messages, so they are done once, whatever happens to the link. A
 // get is asked for again over the next link, from where its data ended.
+//
+// Tests: tests/rma/target_side_test.cpp.
 #include <cstdint>
 #include <vector>
 

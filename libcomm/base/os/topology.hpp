@@ -2,6 +2,8 @@
 // Topology: cores, caches and NUMA nodes of this machine, from hwloc. Read once (some
 // milliseconds), constant afterwards; any thread may read it. Processors are in the kernel's
 // numbering.
+//
+// Tests: tests/base/topology_test.cpp.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -59,7 +61,7 @@ class Topology {
 // start.
 std::string common_cache();
 
-// How many processors this process may use, by its affinity alone. Cheap, without hwloc.
+// The number of processors that this process may use, by its affinity alone. Cheap, without hwloc.
 int num_usable_cpus();
 // The processors this thread may run on.
 std::vector<int> usable_cpus();

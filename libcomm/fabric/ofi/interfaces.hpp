@@ -1,6 +1,8 @@
 #pragma once
 // The choice of the network interface for the ofi fabric: peers on other hosts must reach its
 // address, which those of bridges to containers and virtual machines seldom are. Any thread.
+//
+// Tests: tests/fabric/interfaces_test.cpp.
 #include <cstddef>
 #include <string>
 #include <string_view>

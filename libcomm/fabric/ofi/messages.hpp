@@ -5,6 +5,8 @@
 //
 // Links are identified by a random token that each side chooses and the other sends along, as any
 // process that reaches the endpoint can send to it.
+//
+// Tests: tests/fabric/conformance_test.cpp.
 #include <memory>
 
 #include "base/settings.hpp"

@@ -9,6 +9,8 @@
 //
 // Memory from allocate() is a memfd of its own that peers map, read-only ones from a read-only
 // descriptor; its pages are never used for anything else.
+//
+// Tests: tests/fabric/conformance_test.cpp.
 #include <memory>
 
 #include "fabric/endpoint.hpp"

@@ -118,7 +118,7 @@ ibv_qp* VerbsEndpoint::new_queue_pair() const {
   return ibv_create_qp(device_->pd, &init);
 }
 
-// How many bytes a send queue takes inline.
+// The number of bytes that a send queue takes inline.
 Status VerbsEndpoint::find_inline() {
   for (max_inline_ = kMaxInline;; max_inline_ = max_inline_ < 16 ? 0 : max_inline_ / 2) {
     if (ibv_qp* qp = new_queue_pair(); qp != nullptr) {
@@ -166,7 +166,7 @@ VerbsEndpoint::~VerbsEndpoint() {
   if (cm_channel_ != nullptr) rdma_destroy_event_channel(cm_channel_);
   if (epoll_ >= 0) ::close(epoll_);
   if (!reaper_.idle()) {
-    // What a queue pair that still exists uses is freed with the process.
+    // Buffers of a queue pair that still exists are freed with the process.
     (void)buffers_.release();
     (void)rings_.release();
     (void)registrations_.release();

@@ -8,6 +8,8 @@
 //
 // A key covers what it was made for, and the device checks it. It is no secret from peers with a
 // link: a peer that is let in and forges keys may reach what others were given.
+//
+// Tests: tests/fabric/conformance_test.cpp, tests/fabric/verbs_endpoint_test.cpp.
 #include <memory>
 
 #include "base/settings.hpp"

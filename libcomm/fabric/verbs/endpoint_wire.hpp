@@ -70,8 +70,8 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
          hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
 }
 
-// A checksum that tells keys from other bytes; no secret. Without the address and the length, as
-// there are keys of parts.
+// A checksum that distinguishes keys from other bytes; no secret. Without the address and the
+// length, as there are keys of parts.
 inline std::uint32_t check_of(const MemoryKey& key) noexcept {
   const std::uint64_t word = std::uint64_t{key.rkey} << 3 | (key.check & kRightsMask);
   return static_cast<std::uint32_t>(mix(word) >> 32) & ~kRightsMask;

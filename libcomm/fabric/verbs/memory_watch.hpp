@@ -19,6 +19,8 @@
 // the cache; the kernel's calls below are fine, they don't wait for events.
 //
 // Threads: any; watch and unwatch with the lock held.
+//
+// Tests: tests/fabric/memory_watch_test.cpp.
 #include <cstdint>
 #include <mutex>
 #include <string>

@@ -4,7 +4,7 @@
 // that it has freed since goes along with its own messages, or in one of their own once half of the
 // window is free. The last credit is kept for such a message, which always carries half a window:
 // of two sides that send without end, each can always return credit to the other.
-// window: of two sides that send without end, each can always tell the other of room.
+// window: of two sides that send without end, each can always return credit to the other.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -8,6 +8,8 @@
 // owner.
 //
 // Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
+//
+// Tests: tests/fabric/registrations_test.cpp.
 #include <infiniband/verbs.h>
 
 #include <atomic>

@@ -12,7 +12,7 @@ struct Bfloat16 {
   std::uint16_t bits = 0;
 
   Bfloat16() = default;
-  // To the nearest, halfway to even; what is not a number stays that.
+  // Rounds to the nearest, halfway to even; a NaN stays one.
   explicit Bfloat16(float value) noexcept {
     const auto wide = std::bit_cast<std::uint32_t>(value);
     const bool is_number = (wide & 0x7fffffffu) <= 0x7f800000u;

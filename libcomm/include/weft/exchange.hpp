@@ -11,8 +11,8 @@
 // quiesce; send, receive, release and source assert that it is (with NDEBUG: undefined behaviour).
 //
 // Blocking. send and flushSend block while the ring of the receiver is full; meanwhile they set
-// aside what arrives for the calling thread, so threads that only send cannot stop one another.
-// receive never blocks. wait and quiesce block as they say; waiting threads sleep after a short
+// aside messages for the calling thread, so threads that only send cannot stop one another. receive
+// never blocks. wait and quiesce block as documented there; waiting threads sleep after a short
 // while.
 #include <cassert>
 #include <chrono>
@@ -55,7 +55,7 @@ struct alignas(64) ReceiveBlock {
   const std::byte* cursor = nullptr;
   const std::byte* end = nullptr;
   int source = -1;
-  bool held = false;  // what was received last is still lent to the program
+  bool held = false;  // the last received block is still lent to the program
 };
 
 // A rank's destinations: one, or one for each of its threads.
@@ -87,7 +87,7 @@ void get_message(const std::byte* from, Message& message) noexcept {
 
 }  // namespace detail
 
-// What Exchange<Message> and Exchange<Bytes> share.
+// The common part of Exchange<Message> and Exchange<Bytes>.
 class WEFT_API ExchangeBase {
  public:
   ExchangeBase(const ExchangeBase&) = delete;
@@ -104,9 +104,9 @@ class WEFT_API ExchangeBase {
   }
   int num_destinations() const noexcept { return num_destinations_; }
 
-  // Sends what the thread's blocks hold, to all destinations. ok, or the first error as of send:
-  // the others' blocks have gone all the same, and after no_memory what did not go goes with a
-  // later call. May block as send does.
+  // Sends the blocks of the thread to all destinations. ok, or the first error as of send: the
+  // other blocks have been sent all the same, and after no_memory the unsent ones go with a later
+  // call. May block as send does.
   Code flushSend(int thread) noexcept;  // NOLINT: the paper's name
 
   // The rank that the message came from that this thread received last.
@@ -116,11 +116,11 @@ class WEFT_API ExchangeBase {
   }
 
   // Blocks until receive would give this thread something: ok. timed_out: nothing came in that time
-  // (0: it looks, and does not block). peer_lost:
-  // a rank was lost, told once to each thread; what it had sent is received before. corrupt: a rank
-  // sent bytes that make no sense, and its lane was closed; told once as well. no_memory: messages
-  // wait where they are, for WEFT_PEER_TIMEOUT_MS so far, as this process has no memory,
-  // descriptors or mappings to receive them; told once a shortage, they come when it is over.
+  // (0: it polls, and does not block). peer_lost: a rank was lost, reported once to each thread;
+  // its messages are received before. corrupt: a rank sent invalid bytes, and its lane was closed;
+  // reported once as well. no_memory: messages wait at their place, for WEFT_PEER_TIMEOUT_MS so
+  // far, as this process has no memory, descriptors or mappings to receive them; reported once a
+  // shortage, they come when it is over.
   Status wait(int thread, std::chrono::microseconds timeout);
 
   // Ends a phase while other threads receive, or have received all: returns when every message that
@@ -154,13 +154,14 @@ class WEFT_API ExchangeBase {
   // Several messages behind one another, `message_bytes` each; num_taken: how many were taken.
   Code send_run(int thread, int destination, std::span<const std::byte> messages,
                 std::size_t message_bytes, std::size_t* num_taken) noexcept;
-  // Makes receiving_[thread] the next block, which ends what was lent. False: none now.
+  // Makes receiving_[thread] the next block, which ends the lending of the last. False: none now.
   bool next_block(int thread) noexcept;
   // All of it is received.
   void finish_block(int thread) noexcept;
   void broken_block(int thread) noexcept;
   Status quiesce(int thread, bool (*drain)(void*), void* argument);
-  // The same; what comes meanwhile is received by `exchange`, which is *this, and handed on.
+  // The same; messages that come meanwhile are received by `exchange`, which is *this, and passed
+  // on.
   template <class Message, class Exchange, class Handle>
   Status quiesce_into(Exchange& exchange, int thread, Handle& handle) {
     struct Drain {
@@ -198,12 +199,13 @@ class Exchange : public ExchangeBase {
  public:
   // Opens this rank's part. Collective; every rank must open the same exchanges in the same order,
   // with the same settings and message but not necessarily as many threads. Throws Error
-  // (bad_argument with what does not fit; peer_lost: all ranks that live may try again; no_memory).
-  // Blocks until all that live have come. The destructor is collective as well, and blocks in the
-  // same way (a rank that is lost then is told by the next collective call); meanwhile it
-  // drops what still comes for this exchange, so that nobody is stopped in sending to it, but takes
-  // nothing that comes for others; so end the phase of those first. No other call may run. Messages
-  // that were not received are dropped. In a child that the process has forked it does nothing.
+  // (bad_argument, with the setting that differs; peer_lost: all living ranks may try again;
+  // no_memory). Blocks until all living ranks have come. The destructor is collective as well, and
+  // blocks in the same manner (a rank that is lost then is reported by the next collective call);
+  // meanwhile it drops what still comes for this exchange, so that no rank is stopped in sending to
+  // it, but takes nothing that comes for others; so end the phase of those first. No other call may
+  // run. Messages that were not received are dropped. In a child that the process has forked it
+  // does nothing.
   Exchange(Job& job, int num_threads, const ExchangeSettings& settings = {})
       : ExchangeBase(job, num_threads, settings, sizeof(Message)) {}
 
@@ -230,7 +232,7 @@ class Exchange : public ExchangeBase {
   }
 
   // The same for a run of messages, as if one by one; whole blocks of it are not copied twice.
-  // After an error *num_taken says how many were taken.
+  // After an error *num_taken is the number taken.
   Code send(int destination, int thread, std::span<const Message> messages,
             std::size_t* num_taken = nullptr) noexcept {
     assert(has_thread(thread));
@@ -249,9 +251,9 @@ class Exchange : public ExchangeBase {
     return true;
   }
 
-  // Takes a run of messages, all of one rank: what is left of a block, shown where it lies, valid
-  // until the thread's next receive, wait, quiesce or release. What is said of views of bytes below
-  // holds for it. Never blocks.
+  // Takes a run of messages, all of one rank: the unread ones of a block, in place, valid until the
+  // thread's next receive, wait, quiesce or release. The rules of views of bytes below hold for it.
+  // Never blocks.
   bool receive(int thread, std::span<const Message>& messages) noexcept
       requires(alignof(Message) <= detail::kBlockAlign) {
     assert(has_thread(thread));
@@ -342,7 +344,7 @@ class Exchange<Bytes> : public ExchangeBase {
   }
 
   using ExchangeBase::quiesce;
-  // As above; what `handle` gets is valid until it returns.
+  // As above; the argument of `handle` is valid until it returns.
   template <class Handle>
   Status quiesce(int thread, Handle&& handle) {
     return quiesce_into<Bytes>(*this, thread, handle);

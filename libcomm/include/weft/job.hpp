@@ -11,10 +11,10 @@
 // Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong
 // key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
 // unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
-// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer. The others go on:
-// a collective call ends in the same way on all ranks that live. The one during which a rank is
-// lost ends with peer_lost and the rank's name, once for every loss, and those that follow are made
-// by the others alone. So after an error, too, every rank makes the same collective calls.
+// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer. The others go on: a
+// collective call ends in the same way on all living ranks. The one during which a rank is lost
+// ends with peer_lost and the rank's name, once for every loss, and those that follow are made by
+// the others alone. So after an error, too, every rank makes the same collective calls.
 #include <atomic>
 #include <cassert>
 #include <cstddef>
@@ -34,10 +34,10 @@ namespace weft::transport {
 
 inline constexpr int kMaxThreads = 256;
 
-// Names memory of a rank: plain bytes, good in every process of the job. What it names is checked
-// on the owner's side, so a forged or outdated one gives bad_argument, not other memory.
+// Names memory of a rank: plain bytes, good in every process of the job. The owner's side checks
+// every access, so a forged or outdated name gives bad_argument, not other memory.
 struct RemoteMemory {
-  // What the owner calls it towards its own host and over each fabric to others.
+  // The owner's name for it towards its own host and over each fabric to others.
   struct Key {
     std::uint32_t region = 0;
     std::uint32_t extra = 0;
@@ -48,10 +48,10 @@ struct RemoteMemory {
   std::uint64_t bytes = 0;
   Key keys[4];
   std::int32_t owner = -1;
-  std::uint32_t counted = 0;  // bit k: who uses keys[k] counts addresses from `start`
+  std::uint32_t counted = 0;  // bit k: users of keys[k] count addresses from `start`
   std::uint64_t start = 0;    // of all the memory that was allocated or shared, in the owner
 
-  // The part [offset, offset + length); of no bytes, and good for nothing, if that lies outside.
+  // The part [offset, offset + length); empty, and unusable, if that lies outside.
   RemoteMemory part(std::uint64_t offset, std::uint64_t length) const noexcept {
     RemoteMemory inner = *this;
     const bool fits = offset <= bytes && length <= bytes - offset;
@@ -72,7 +72,7 @@ struct Token {
   std::uint32_t use = 0;  // of the slot; 0: no transfer
 };
 
-// What an atomic operation found.
+// The result of an atomic operation.
 struct Fetched {
   Code code = Code::ok;
   std::uint64_t value = 0;  // the word before
@@ -84,7 +84,7 @@ namespace detail {
 struct alignas(64) Window {
   std::byte* data = nullptr;
   std::uint64_t address = 0;                            // in the owner
-  std::uint64_t bytes = 0;                              // 0: nothing
+  std::uint64_t bytes = 0;                              // 0: none
   const std::atomic<std::uint64_t>* current = nullptr;  // the owner's; not `number`: released
   std::uint64_t number = 0;                             // of the memory's first key
   std::int32_t owner = -1;
@@ -134,8 +134,8 @@ class WEFT_API Job {
   // Joins as one of the ranks that are threads of this process; to be called by its thread. Throws
   // as above, and bad_argument: no such rank, or it is taken.
   Job(LocalRanks& ranks, int rank);
-  // Collective. Blocks until all others that live have come. Exchanges must be gone before;
-  // memory that was allocated goes with it. In a child that the process has forked it does nothing.
+  // Collective. Blocks until all other living ranks have come. Exchanges must be gone before;
+  // allocated memory goes with it. In a child that the process has forked it does nothing.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -147,8 +147,8 @@ class WEFT_API Job {
   bool same_host(int a, int b) const;
   // "rank 3 (pid 4711 on node7)", for messages.
   std::string describe(int rank) const;
-  // False once the rank is known to be gone, and for none of the job's. Who is asked about is
-  // watched from then on.
+  // False once the rank is known to be gone, and for numbers that are no rank's. The rank is
+  // watched from the first call on.
   bool is_alive(int rank) const;
 
   // --- Memory. `memory` may be sent to any rank and used there until release or unshare. These
@@ -161,12 +161,11 @@ class WEFT_API Job {
   // kernel has none, or no file descriptors are left (one for each allocation). Page-aligned,
   // zeroed memory that all ranks can reach fastest.
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
-  // Ends what allocate gave. Who uses it afterwards gets bad_argument.
+  // Ends memory of allocate. Accesses afterwards get bad_argument.
   Status release(void* address);
-  // Makes memory of the program's own reachable; its owner must keep it until unshare. What the
-  // program cannot write itself, such as constants, others can only read. On the owner's host, cas
-  // and fetch_add on it take some microseconds: a thread of the owner that sleeps until it is asked
-  // does them.
+  // Makes memory of the program's own reachable; its owner must keep it until unshare. Others can
+  // only read memory that the program cannot write itself, such as constants. On the owner's host,
+  // cas and fetch_add on it take some microseconds: a sleeping thread of the owner does them.
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
 
@@ -194,8 +193,8 @@ class WEFT_API Job {
   }
   // The same without waiting. Any number may be under way, over libfabric 131072 of a process (more
   // end with no_memory); each must be finished by test or wait, by the same thread. Until then the
-  // local memory belongs to the transfer. What is wrong with the call itself is told by test or
-  // wait as well.
+  // local memory belongs to the transfer. Errors of the call itself are reported by test or wait as
+  // well.
   [[nodiscard]] Token rdma_read_async(int thread, const RemoteMemory& from, void* to,
                                       std::size_t bytes);
   [[nodiscard]] Token rdma_write_async(int thread, const RemoteMemory& to, const void* from,
@@ -225,8 +224,8 @@ class WEFT_API Job {
     return {Code::ok, there.fetch_add(value, std::memory_order_seq_cst)};
   }
 
-  // --- Collective. All block until every rank that lives has come, and return ok or peer_lost,
-  // with the names of who was lost, on all of them alike; what they fill in is undefined then.
+  // --- Collective. All block until every living rank has come, and return ok or peer_lost, with
+  // the names of the lost ranks, on all of them alike; their outputs are undefined then.
   Status barrier();
   // value = op(value of rank 0, value of rank 1, ...) of the ranks that live, everywhere; op must
   // be associative.
@@ -273,7 +272,7 @@ class WEFT_API Job {
   Impl& impl() noexcept { return *impl_; }
 
  private:
-  // With longer copies it does not matter what the long way costs.
+  // For longer copies the cost of the slow path does not matter.
   static constexpr std::size_t kShortCopy = 1024;
 
   // The memory, if it has `bytes` (0: never) and the thread's window shows it: checked as by its
@@ -282,7 +281,7 @@ class WEFT_API Job {
     assert(static_cast<unsigned>(thread) < kMaxThreads);
     detail::Window& window = windows_[thread];
     const std::uint64_t offset = memory.address - window.address;
-    // Every 256th call takes the long way, which looks whether the owner is alive.
+    // Every 256th call takes the slow path, which checks whether the owner is alive.
     if (window.owner != memory.owner || window.number != memory.keys[0].number() ||
         offset > window.bytes || memory.bytes > window.bytes - offset ||
         bytes - 1 >= memory.bytes || ++window.num_calls % 256 == 0 ||

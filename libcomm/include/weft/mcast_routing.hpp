@@ -1,8 +1,8 @@
 #pragma once
 // Multicast routing for switches with few table entries (MR4LMS): fabric, groups, trees, router.
 //
-// Used by weft-mcroute and by whoever decides which groups get trees in hardware. Nothing here is
-// shared between threads: one Router belongs to one thread; a Topology may be read by many.
+// Used by weft-mcroute and by programs that decide which groups get trees in hardware. Nothing here
+// is shared between threads: one Router belongs to one thread; a Topology may be read by many.
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
@@ -24,7 +24,7 @@ struct Arc {
   uint16_t port = 0;         // the port here
 };
 
-// What a switch's port is connected to; both kNone if to nothing.
+// The peer port of a switch's port; both kNone if it is not connected.
 struct Port {
   uint32_t node = kNone;
   uint16_t port = 0;
@@ -54,8 +54,8 @@ class Topology {
  public:
   std::vector<Node> nodes;
 
-  // Checks both ends of every link, GUIDs and port numbers, and derives what is below. bad_argument
-  // with the node and reason. Call once after the last change of `nodes`.
+  // Checks both ends of every link, GUIDs and port numbers, and derives the members below.
+  // bad_argument with the node and reason. Call once after the last change of `nodes`.
   Status finish();
 
   uint32_t num_switches() const { return static_cast<uint32_t>(switch_nodes.size()); }
@@ -77,8 +77,8 @@ class Topology {
   std::unordered_map<std::string, uint32_t> by_name_;
 };
 
-// Reads what ibnetdiscover prints, or ibsim's net file. `name` is for messages, which have the form
-// "name:line: reason". corrupt if the text is wrong; *topology is then unusable.
+// Reads the output of ibnetdiscover, or ibsim's net file. `name` is for messages, which have the
+// form "name:line: reason". corrupt if the text is wrong; *topology is then unusable.
 Status read_topology(std::istream& in, const std::string& name, Topology* topology);
 void write_topology(const Topology& topology, std::ostream& out);
 
@@ -132,7 +132,7 @@ struct RouterOptions {
   bool keep_old_trees = true;  // false: merged trees are destroyed and built anew
   uint32_t refine_roots = 32;  // trees compared per group; 1 is the paper's greedy choice
   uint32_t extra_height = 4;   // hops a tree may be higher than the least to get an entry at all
-  bool as_paper = false;       // nothing but what the paper describes; see router.cpp
+  bool as_paper = false;       // the paper's algorithm alone; see router.cpp
 };
 
 // MR4LMS. Reads `topology`, which must outlive it.
@@ -149,9 +149,9 @@ class Router {
   Status remove_group(uint32_t number);
 
   // Takes load off the busiest cables by building trees over them again, if groups had to share
-  // trees or entries ran short. For many groups routed at once: it rewrites entries of groups that
-  // are there already. It builds at most as many trees as there are groups, and tells `progress`,
-  // if given, how many of those it has built.
+  // trees or entries ran short. For many groups routed at once: it rewrites entries of present
+  // groups. It builds at most as many trees as there are groups, and calls `progress`, if given,
+  // with the number built.
   void spread(const std::function<void(size_t built, size_t most)>& progress = {});
 
   // The trees in use.

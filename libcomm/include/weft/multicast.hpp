@@ -19,18 +19,18 @@
 // The algorithms are those of J. Behrens, S. Jha, K. Birman, E. Tremel, "RDMC: A Reliable RDMA
 // Multicast for Large Objects", DSN 2018. docs/use/multicast.md tells which suits what.
 //
-// What holds. A receiver gets the root's messages in order, each once and whole, or learns that the
-// group has failed. When a member dies or leaves before the group is closed, every other one that
-// lives is told, with its name, within WEFT_PEER_TIMEOUT_MS; the group transfers nothing more, and
-// some members may have messages that others lack. A group's members stay what they are: close it
-// and make another.
+// Guarantees. A receiver gets the root's messages in order, each once and whole, or is notified
+// that the group has failed. When a member dies or leaves before the group is closed, every other
+// living one is notified, with its name, within WEFT_PEER_TIMEOUT_MS; the group transfers nothing
+// more, and some members may have messages that others lack. A group's members never change: close
+// it and make another.
 //
 // Memory. Fastest is memory from multicast.node().allocate() or register_memory(), named by its
 // start; any other is registered for the time of one message. A receiver's buffer is written by
-// other members from on_incoming (or post) until on_complete; after a failure until close
-// has given its reason, or the group is gone.
+// other members from on_incoming (or post) until on_complete; after a failure until close has given
+// its reason, or the group is gone.
 //
-// Threads. Calls may be made by any thread. A thread of the Multicast moves all its groups on and
+// Threads. Calls may be made by any thread. A thread of the Multicast progresses all its groups and
 // makes the callbacks, one at a time; they may send and post. There ready and close are refused
 // (bad_argument), and no group is destroyed.
 #include <cstddef>
@@ -61,13 +61,13 @@ class Multicast {
  public:
   // Throws Error, as Node. settings.progress_thread has no effect.
   explicit Multicast(const NodeSettings& settings = {});
-  // Of the ranks of a job, which find each other: members of its groups are named by rank
+  // Among the ranks of a job, which find each other: members of its groups are named by rank
   // (GroupSettings::ranks), and no addresses are needed. Collective: all ranks make it together.
   // Its Node listens where those of other hosts reach it. Without a name and a secret in the
-  // settings there are some. The job may end before. Throws Error, also with peer_lost.
+  // settings it chooses them. The job may end before. Throws Error, also with peer_lost.
   explicit Multicast(transport::Job& job, const NodeSettings& settings = {});
-  // All groups must be gone. Sends what others have not been told yet, within a second: a process
-  // that ends without this may be taken for the member that failed.
+  // All groups must be gone. Sends the reports that others have not got yet, within a second: a
+  // process that ends without this may be taken for the member that failed.
   ~Multicast();
   Multicast(const Multicast&) = delete;
   Multicast& operator=(const Multicast&) = delete;
@@ -81,11 +81,11 @@ class Multicast {
 };
 
 struct GroupSettings {
-  // Equal at all members, with the rest of it but `self`. Not that of another group of these
-  // members that lives, or that has failed: a new attempt takes a new id.
+  // The settings of a group are equal at all members, except for `self`. The id is not that of
+  // another group of these members that lives, or that has failed: a new attempt takes a new id.
   std::uint64_t id = 0;
-  // Where members listen, in any form that Node::connect takes; the same text at all members. The
-  // first one is the root.
+  // The addresses of members, in any form that Node::connect takes; the same text at all members.
+  // The first one is the root.
   std::vector<std::string> members = {};
   int self = 0;  // which of them this is
   // In a Multicast of a job, instead of these two: the ranks that are members, equal at all of
@@ -124,8 +124,8 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Blocks until all members have come and agree. bad_argument: they differ, and who in what;
-  // timed_out: who has not come; peer_lost.
+  // Blocks until all members have come and agree. bad_argument: they differ, with the member and
+  // setting; timed_out: with the missing members; peer_lost.
   Status ready();
 
   // At the root: queues the message; its memory stays as it is until on_complete, or until close
@@ -136,8 +136,8 @@ class Group {
   // on_incoming; so blocks come as soon as the root sends. `memory` must come from allocate() or
   // register_memory(). A message that is longer fails the group. bad_argument, not_found.
   Status post(void* memory, std::uint64_t bytes);
-  // No more messages. Blocks until every member has every message, or the group has failed, whose
-  // reason it gives. At receivers it waits for the root's close. timed_out: it may be called again.
+  // No more messages. Blocks until every member has every message, or the group has failed, with
+  // its reason. At receivers it waits for the root's close. timed_out: it may be called again.
   Status close(int timeout_ms = 60'000);
 
   // ok, or why it has failed.

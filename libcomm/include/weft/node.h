@@ -1,9 +1,9 @@
 #ifndef WEFT_NODE_H
 #define WEFT_NODE_H
-/* weft/node.hpp for C and for what calls C. What each call does, its threads and its errors are
- * told there; here is how it looks. Functions return a weft_code, 0 for success; weft_error_text()
- * then tells what happened. What is called from other threads (peers, messages, notifications)
- * comes as events, in a queue. */
+/* weft/node.hpp for C and for languages that call C. That header documents each call, its threads
+ * and its errors; this one has the signatures. Functions return a weft_code, 0 for success;
+ * weft_error_text() has the text of the last error. Callbacks of other threads (peers, messages,
+ * notifications) come as events, in a queue. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,7 +93,7 @@ WEFT_C_API int weft_allocate(weft_node* node, size_t bytes, void** address);
 WEFT_C_API int weft_release(weft_node* node, void* address);
 WEFT_C_API int weft_register(weft_node* node, void* address, size_t bytes);
 WEFT_C_API int weft_deregister(weft_node* node, void* address);
-/* only: null for whoever has the key. */
+/* only: null for any holder of the key. */
 WEFT_C_API int weft_make_key(weft_node* node, const void* address, uint32_t rights,
                              const weft_peer* only, weft_key* key);
 /* Null: no memory. */

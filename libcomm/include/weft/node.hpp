@@ -18,19 +18,18 @@
 //   if (client.wait(operation) != weft::Code::ok) ...
 //
 // Inside a host Nodes use shared memory, between hosts the fabrics of WEFT_FABRIC, in that order;
-// peer.fabric() says which it is. Over RDMA devices, transfers from 1 MiB on go over all that
-// WEFT_DEVICE names on both sides; one that is down is left out until it is back.
+// peer.fabric() names the one in use. Over RDMA devices, transfers from 1 MiB on go over all
+// devices that WEFT_DEVICE names on both sides; one that is down is left out until it is back.
 //
-// Progress. Things move on while some thread is in progress() or wait(); where no thread is, a
-// thread of the Node sees to it, unless the settings say that there is none. Callbacks are called
-// by whoever moves things on, never two at a time; they may start operations and send, and do not
-// wait.
+// Progress. The Node progresses while some thread is in progress() or wait(); otherwise in a thread
+// of its own, unless the settings exclude that. Callbacks are called by the progressing thread,
+// never two at a time; they may start operations and send, and do not wait.
 //
 // Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
-// thread's own (copy the PeerMemory for another one). What one thread sends to one peer arrives in
-// order; a put and a message have none but that of put_notify. Over RDMA devices each thread that
-// puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and the
-// like wait for others that move things on.
+// thread's own (copy the PeerMemory for another one). Messages from one thread to one peer arrive
+// in order; a put and a message have no order but that of put_notify. Over RDMA devices each thread
+// that puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and
+// the like wait for threads that progress the Node.
 //
 // Fork. A Node belongs to the process that made it. In a child that the process has forked it sends
 // and closes nothing: calls that return a Code or a Status, and operations, end with bad_argument
@@ -86,9 +85,9 @@ class WEFT_API Peer {
   bool operator==(const Peer&) const = default;
 
   const std::string& name() const noexcept;
-  std::uint64_t generation() const noexcept;  // tells lives of a Node apart
+  std::uint64_t generation() const noexcept;  // differs between lives of a Node
   std::string_view fabric() const noexcept;   // that leads there
-  // Whether it is on this host, and the two map what the other allocates.
+  // Returns true if it is on this host, and the two map memory that the other allocates.
   bool is_mapped() const noexcept;
   bool is_lost() const noexcept;
   // The longest message that send() takes without an Operation.
@@ -107,7 +106,7 @@ class WEFT_API Peer {
 // it.
 class WEFT_API PeerMemory {
  public:
-  PeerMemory() noexcept;  // of nothing
+  PeerMemory() noexcept;  // of no memory
   PeerMemory(const PeerMemory& other);
   PeerMemory& operator=(const PeerMemory& other);
   PeerMemory(PeerMemory&&) noexcept;
@@ -131,28 +130,28 @@ struct Transfer {
 class WEFT_API Node {
  public:
   explicit Node(const NodeSettings& settings = {});
-  // Calls nothing back any more. Says goodbye to all peers, waits for what they have not
-  // acknowledged (a second at most), ends all operations (cancelled) and releases all memory.
+  // Calls no more callbacks. Says goodbye to all peers, waits for unacknowledged messages (a second
+  // at most), ends all operations (cancelled) and releases all memory.
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // Meeting. Addresses: "host:port" (port 0: any), "unix:/path", "unix:@abstract", or what
-  // address() gives.
+  // Meeting. Addresses: "host:port" (port 0: any), "unix:/path", "unix:@abstract", or the text of
+  // address().
 
   // bad_argument: no address, or in use; not_permitted: a host:port needs a secret. Any number of
   // times. Peers of this host that come by host:port still share memory.
   Status listen(std::string_view address);
-  // Where peers reach this Node, as a text that may travel any way; all that listen() was called
-  // with, and a Unix socket for this host.
+  // The address at which peers reach this Node, as a text that may travel by any means; all
+  // arguments of listen(), and a Unix socket for this host.
   Status address(std::string& text);
-  // Blocks until the peer has answered, at most timeout_ms (0: the Node's). not_found: nobody
+  // Blocks until the peer has answered, at most timeout_ms (0: the Node's). not_found: no Node
   // there; not_permitted: another secret; timed_out; unsupported: no fabric leads there.
   Status connect(std::string_view address, Peer& peer, int timeout_ms = 0);
   // The same without waiting: `done` is called as callbacks are.
   void connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                      int timeout_ms = 0);
-  // Leaves the peer: what was sent arrives, operations under way end with cancelled.
+  // Leaves the peer: sent messages arrive, operations under way end with cancelled.
   void close(const Peer& peer);
 
   // A peer has connected to this Node, or been connected. To be set before listen().
@@ -166,14 +165,14 @@ class WEFT_API Node {
   Status register_memory(void* address, std::size_t bytes);
   // Memory that peers of this host map, so that put, get and atomics take nanoseconds and none of
   // this process's time. Until release(). A region that grows is several of these, each with its
-  // key: what is released is withdrawn, and the rest stays.
+  // key: released ones are withdrawn, and the others stay.
   Status allocate(std::size_t bytes, void*& address);
   // Both take the memory back first: peers can't use it once this has returned, and no byte is
   // written there on their behalf. Wait for peers to let go, at most the timeout. not_found.
   Status deregister_memory(void* address);
   Status release(void* address);
   // The key with these rights of memory from allocate or register_memory, named by its start. only:
-  // the one peer that may use it; else whoever has it. Equal calls give equal keys.
+  // the one peer that may use it; else any holder. Equal calls give equal keys.
   Status key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only = {});
   // What the key names. Its first use asks the owner; a refused one fails the operation. Of an
   // empty peer: PeerMemory{}.
@@ -224,7 +223,8 @@ class WEFT_API Node {
   // Moves things on, asleep in between, until something has happened or the time is over.
   void wait_some(int timeout_ms);
   // For epoll and the like: readable when progress() has something to do, from a call of arm() that
-  // gave true until the next progress(). Look in every 20 ms all the same: silence is seen so.
+  // gave true until the next progress(). Call progress() every 20 ms all the same: only so is
+  // silence noticed.
   int event_fd() const noexcept;
   bool arm();
 

@@ -1,8 +1,8 @@
 #ifndef WEFT_OBJECT_STORE_H
 #define WEFT_OBJECT_STORE_H
-/* weft/object_store.hpp for C and for what calls C. What each call does, its threads and its errors
- * are told there. Functions return a weft_code, 0 for success; weft_object_error_text() then tells
- * what happened. Times are milliseconds; below 0: for ever. */
+/* weft/object_store.hpp for C and for languages that call C. That header documents each call, its
+ * threads and its errors. Functions return a weft_code, 0 for success; weft_object_error_text() has
+ * the text of the last error. Times are milliseconds; below 0: for ever. */
 #include "weft/node.h"
 
 #ifdef __cplusplus
@@ -96,8 +96,8 @@ typedef struct {
   int code;
   int was_there;
 } weft_object_pushed;
-/* To these hosts at once; num_hosts 0: all. At most `most` of the hosts are told of; *num: how many
- * there are. */
+/* To these hosts at once; num_hosts 0: all. pushed: the results of at most `most` hosts; *num: the
+ * number of all. */
 WEFT_C_API int weft_object_push(weft_object_store* store, const weft_object_id* id,
                                 const char* const* hosts, size_t num_hosts, int64_t timeout_ms,
                                 weft_object_pushed* pushed, size_t most, size_t* num);

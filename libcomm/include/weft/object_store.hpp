@@ -11,9 +11,9 @@
 //   weft::Object object;                       // in another process
 //   if (store.get(id, object, 1000)) use(object.data());
 //
-// What is sealed never changes: get maps the store's memory read-only, and what a client wrote in
-// was copied when it was sealed. get costs the same for any size; a repeated get of an object that
-// is here costs no message.
+// Sealed data never change: get maps the store's memory read-only, and a client's buffer was copied
+// when it was sealed. get costs the same for any size; a repeated get of an object that is here
+// costs no message.
 //
 // Threads. All calls by any number of threads; an Object, an ObjectBuffer and an ObjectMemory are
 // a thread's own (copy the Object for another one). None outlives the ObjectStore.
@@ -43,8 +43,7 @@ namespace weft {
 
 class ObjectStoreImpl;
 
-// Where a store listens if nothing else is said: weft-store.sock in XDG_RUNTIME_DIR, else
-// /tmp/weft-store-UID.sock.
+// The default socket of a store: weft-store.sock in XDG_RUNTIME_DIR, else /tmp/weft-store-UID.sock.
 WEFT_API std::string default_object_store_socket();
 
 struct ObjectStoreSettings {
@@ -154,13 +153,13 @@ class WEFT_API ObjectMemory {
   std::uint64_t extent_offset_ = 0;
 };
 
-// A put or get under way; lies where the program puts it, and stays there until it is done.
+// A put or get under way; placed by the program, where it stays until it is done.
 class ObjectCall {
  public:
   ObjectCall() = default;
   ObjectCall(const ObjectCall&) = delete;
   ObjectCall& operator=(const ObjectCall&) = delete;
-  // acquire: the status; pairs with whoever made progress.
+  // acquire: the status; pairs with the thread that made progress.
   bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
   const Status& status() const noexcept { return status_; }
 
@@ -180,13 +179,13 @@ struct ObjectEntry {
   bool is_pinned = false, is_referenced = false, is_spilled = false;
 };
 
-// What came of a push to one host.
+// The result of a push to one host.
 struct ObjectPush {
   std::string host;  // as it was named
-  // ok; no_memory: no room there; again: somebody there writes it; peer_lost: it was lost;
-  // cancelled: it gave up what it had, as another was lost, or the push was; timed_out: it did not
-  // answer; not_found: it is not known, or nobody listens there; bad_argument: several hosts are
-  // called so; unsupported: its store does not listen; corrupt.
+  // ok; no_memory: no room there; again: another process there writes it; peer_lost: it was lost;
+  // cancelled: it gave up the pieces that it had, as another was lost, or the push was; timed_out:
+  // it did not answer; not_found: it is not known, or no store listens there; bad_argument: several
+  // hosts have the name; unsupported: its store does not listen; corrupt.
   Code code = Code::ok;
   bool was_there = false;  // before
 };
@@ -196,12 +195,12 @@ class WEFT_API ObjectStore {
   // not_found: no store there; not_permitted: another user's; unsupported: another version;
   // peer_lost: it ended meanwhile.
   explicit ObjectStore(const ObjectStoreSettings& settings = {});
-  // References go, what is not sealed is aborted.
+  // Releases references, aborts unsealed buffers.
   ~ObjectStore();
   ObjectStore(const ObjectStore&) = delete;
   ObjectStore& operator=(const ObjectStore&) = delete;
 
-  // Whether the object is sealed on this host.
+  // Returns true if the object is sealed on this host.
   bool contains(const ObjectId& id);
 
   // Reserves id and room. exists; no_memory: larger than the store, beyond the client's quota, or
@@ -212,8 +211,8 @@ class WEFT_API ObjectStore {
   // whatever the outcome.
   Status seal(ObjectBuffer& buffer);
   void abort(ObjectBuffer& buffer);
-  // create, copy and seal in one. peer_lost: fewer hosts than `copies` could take it; the text says
-  // how many have it, and it stays there.
+  // create, copy and seal in one. peer_lost: fewer hosts than `copies` could take it; the text has
+  // the number that have it, and it stays there.
   Status put(const ObjectId& id, std::span<const std::byte> data,
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 
@@ -234,35 +233,35 @@ class WEFT_API ObjectStore {
   // no_memory: more than the store's own capacity, or than the client's quota.
   Status allocate(std::uint64_t bytes, ObjectMemory& memory);
 
-  // Sends an object to other hosts at once, each of which passes on what it gets: for a large
-  // object and many hosts faster than a fetch by each. Hosts are named as `weft-store status` does,
-  // or by an address where their store listens; none: all that are known. The object is waited for
-  // first, as get() does. ok: all have it. Else the code of the first that has not, and `pushes`
-  // tells of each: who has it already or has no room is left out; if one is lost, the others give
-  // up what is not whole by then. timed_out: they do, too.
+  // Sends an object to other hosts at once, each of which passes on the pieces that it gets: for a
+  // large object and many hosts faster than a fetch by each. Hosts are named as `weft-store status`
+  // does, or by an address where their store listens; none: all that are known. The object is
+  // waited for first, as get() does. ok: all have it. Else the code of the first that has not, and
+  // `pushes` has the result of each: a host that has it already or has no room is left out; if one
+  // is lost, the others give up what is incomplete by then. timed_out: they do, too.
   Status push(const ObjectId& id, std::span<const std::string> hosts,
               std::vector<ObjectPush>& pushes, std::int64_t timeout_ms = 60'000);
 
-  // As soon as nobody has a reference; nobody gets it any more from now on. not_found.
+  // Erases it as soon as there is no reference; no get finds it from now on. not_found.
   Status erase(const ObjectId& id);
   Status pin(const ObjectId& id);
   Status unpin(const ObjectId& id);
 
-  // Until `least` of the objects are sealed here; tells which. timed_out tells, too. fetches: those
-  // that other hosts have are brought here, too.
+  // Waits until `least` of the objects are sealed here; returns which, also with timed_out.
+  // fetches: objects of other hosts are brought here, too.
   Status wait(std::span<const ObjectId> ids, std::size_t least, std::int64_t timeout_ms,
               std::vector<bool>& is_here, bool fetches = false);
   // Brings all of them to this host. timed_out.
   Status fetch(std::span<const ObjectId> ids, std::int64_t timeout_ms);
 
   Status list(std::vector<ObjectEntry>& objects);
-  // What `weft-store status --json` prints.
+  // The output of `weft-store status --json`.
   Status status(std::string& json);
 
-  // Objects that are sealed from now on are told by next_event().
+  // Objects that are sealed from now on are reported by next_event().
   Status subscribe();
-  // The eldest event; false if there is none within the timeout. num_lost: events there was no room
-  // for since the start; list() tells what they were about.
+  // The oldest event; false if there is none within the timeout. num_lost: events there was no room
+  // for since the start; list() has their objects.
   bool next_event(ObjectEntry& event, std::int64_t timeout_ms, std::uint64_t* num_lost = nullptr);
 
   // Without waiting. `data` are copied before put_async returns; again: 64 calls are under way, or

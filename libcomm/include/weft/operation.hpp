@@ -1,9 +1,9 @@
 #pragma once
-// Operation: one put, get, atomic or batch under way; the program's token for it. It lies where the
-// program puts it, and must stay there until it is done; then it may be used again. Nothing is
+// Operation: one put, get, atomic or batch under way; the program's token for it. The program
+// places it, and must keep it there until it is done; then it may be used again. Nothing is
 // allocated for it.
 //
-// Threads: one thread starts it, any thread may look whether it is done.
+// Threads: one thread starts it, any thread may check whether it is done.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // acquire: what the operation has written before it was done; pairs with OperationAccess::finish.
+  // acquire: the operation's writes before it was done; pairs with OperationAccess::finish.
   bool is_done() const noexcept { return state_.load(std::memory_order_acquire) != kPending; }
   // ok, or why it failed: peer_lost, bad_argument (out of bounds), not_permitted (rights, or a key
   // that was withdrawn, forged or of another life of the peer), timed_out, outcome_unknown (an
@@ -31,9 +31,9 @@ class Operation {
   // The word's value before a cas or fetch_add that has ended with ok.
   std::uint64_t previous() const noexcept { return previous_; }
 
-  // If set before the start: called once when the operation has ended, by whoever calls progress()
-  // or wait(), or within the start itself. It may start other operations, this one included, and
-  // must not throw.
+  // If set before the start: called once when the operation has ended, by a thread in progress() or
+  // wait(), or within the start itself. It may start other operations, this one included, and must
+  // not throw.
   void (*on_done)(Operation&) = nullptr;
   void* context = nullptr;  // the program's
 

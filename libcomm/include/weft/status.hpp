@@ -1,10 +1,10 @@
 #pragma once
-// Status: what an operation of Weft ended with.
+// Status: the result of an operation of Weft.
 //
 // Used by every layer and by programs. A Status is one byte of code and, off the hot path, a
-// message that says what happened, to whom, and what to do. Values are immutable; any thread may
-// use its own copies. "again" is back-pressure and never a failure: the caller makes progress and
-// retries.
+// message with the event, the peer or object concerned, and what to do. Values are immutable; any
+// thread may use its own copies. "again" is back-pressure and never a failure: the caller makes
+// progress and retries.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -58,7 +58,7 @@ class [[nodiscard]] WEFT_API Status {
 
 inline bool operator==(const Status& status, Code code) noexcept { return status.code() == code; }
 
-// What constructors throw.
+// The exception of constructors.
 class WEFT_API Error : public std::runtime_error {
  public:
   explicit Error(Status status) : std::runtime_error(status.text()), status_(std::move(status)) {}

@@ -300,7 +300,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
 }
 
 void RemoteLanes::take_credit(SendLaneState& lane, std::uint64_t word) {
-  // release: pairs with the acquire in RingWriter::look.
+  // release: pairs with the acquire in RingWriter::check.
   lane.credit.store(word, std::memory_order_release);
   ring_own(writer_doorbell(lane.channel));
 }

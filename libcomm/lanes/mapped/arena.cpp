@@ -288,7 +288,7 @@ Status Arena::take_lane(std::uint32_t ring_bytes, bool is_limited, LaneEntry*& e
   return status ? status : give_back(status);
 }
 
-// Where the entry's ring is; false: nowhere. Read once: a peer may change it after the check.
+// Finds the entry's ring; false: it has none. Read once: a peer may change it after the check.
 bool Arena::read_lane(LaneEntry& entry, std::uint64_t& offset,
                       std::uint32_t& ring_bytes) const noexcept {
   ring_bytes = std::atomic_ref(entry.ring_bytes).load();

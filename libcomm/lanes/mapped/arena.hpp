@@ -12,7 +12,7 @@
 // The engine's lanes have a control and a ring each; all other lanes are made by their writer,
 // which takes an entry of the directory and as much of the memory behind, that both sides then map.
 //
-// Tests: tests/lanes/host_lanes_test.cpp.
+// Tests: tests/lanes/host_lanes_test.cpp, tests/fuzz/lanes_accept.cpp.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ struct ArenaHeader {
   // back.
   std::atomic<std::uint64_t> lane_bytes;
   std::uint64_t lane_limit;
-  // Where the part of the lane memory begins that no entry has had. Peers add.
+  // The start of the part of the lane memory that no entry has had. Peers add.
   std::atomic<std::uint64_t> lane_end;
   // Grows with every request for an atomic operation. Peers add, the owner sleeps on it.
   alignas(kLineBytes) std::atomic<std::uint32_t> atomic_bell;

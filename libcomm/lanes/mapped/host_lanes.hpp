@@ -3,7 +3,7 @@
 // allocate() is a memfd that peers map; any other memory is reached with process_vm_readv and
 // process_vm_writev. Nothing has a name in a file system.
 //
-// Tests: tests/lanes/host_lanes_test.cpp, tests/lanes/lanes_test.cpp.
+// Tests: tests/lanes/host_lanes_test.cpp.
 #include <memory>
 #include <string>
 

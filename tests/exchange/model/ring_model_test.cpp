@@ -34,7 +34,7 @@ struct Rules {
   bool release_head = true;    // RingWriter::publish
   bool acquire_head = true;    // RingReader::peek
   bool release_credit = true;  // RingReader::return_credit
-  bool acquire_credit = true;  // RingWriter::look
+  bool acquire_credit = true;  // RingWriter::check
   bool clear_next = true;      // RingWriter::publish, the place of the next head
 };
 
@@ -136,7 +136,7 @@ class Explorer {
       const int gap = turn ? kCapacity - state.offset : 0;
       const int need = state.written + gap + lines + 1;
       if (need > state.consumed_seen + kCapacity) {
-        // RingWriter::look
+        // RingWriter::check
         load(state, &State::writer_view, kCredit, rules_.acquire_credit,
              [&](State& next, int value) {
                if (value <= state.consumed_seen) return;  // nothing new: it would look again

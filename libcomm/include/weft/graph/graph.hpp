@@ -36,7 +36,7 @@ enum class FileFormat {
 
 enum class Weights {
   none,  // every edge weighs 1 and no memory is spent on it
-  file,  // those of the file; 1 if its format has none
+  file,  // the weights of the file; 1 if its format has none
   hash,  // 1 to 255 by a hash of the two end points, the same in both directions
 };
 
@@ -66,10 +66,10 @@ struct LoadOptions {
   // Edges of each rank against the others', for ranks of different speed; one number a rank, all
   // above 0. Empty: the partition's cut.
   std::vector<double> shares = {};
-  // Rows are read from GRAPH.weft-cache, if that is of this file as it is now and has what is
-  // wanted; otherwise it is written.
+  // Rows are read from GRAPH.weft-cache, if that is of the present file and has all that is wanted;
+  // otherwise it is written.
   bool cache = false;
-  // Told about once a second, by rank 0, with a share between 0 and 1. May be empty.
+  // Called about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
   // Called by rank 0 with what the user should know of how the file is read. May be empty.
   std::function<void(const std::string& text)> note = nullptr;
@@ -126,7 +126,7 @@ struct Rows {
   }
 };
 
-// Of the edges of all ranks, for those who choose how to go about them.
+// Facts on the edges of all ranks, by which programs choose their algorithm.
 struct EdgeFacts {
   Weight largest_weight = 1;
   // Edges out of the vertex that an edge leaves, in the mean over all edges: 4 on a grid, hundreds
@@ -134,7 +134,7 @@ struct EdgeFacts {
   double mean_degree = 0;
 };
 
-// What migration has done since the graph was loaded, in this rank; any thread adds.
+// The migrations since the graph was loaded, in this rank; any thread adds.
 struct MigrationCounts {
   std::atomic<std::uint64_t> tasks{0};      // of other ranks, done here
   std::atomic<std::uint64_t> rows_read{0};  // of edges, from their owners; the others were cached
@@ -180,7 +180,7 @@ class WEFT_API Graph {
   friend class Loader;
   Graph() = default;
 
-  // Where a rank has its rows.
+  // The location of a rank's rows.
   struct RemoteRows {
     transport::RemoteMemory offsets, vertices, weights;
   };
@@ -201,8 +201,8 @@ class WEFT_API Graph {
 
 // Loads the graph of a file that every rank can read. Collective, with the same arguments but for
 // `threads`; blocks until all have their parts. Throws weft::Error, the same on all ranks:
-// not_found (no such file, or not to be read), corrupt (what is wrong, and in which line or at
-// which byte), no_memory (how much is needed), peer_lost.
+// not_found (no such file, or not readable), corrupt (with the reason, and the line or byte),
+// no_memory (with the size needed), peer_lost.
 WEFT_API Graph loadGraph(transport::Job& job, const std::string& path,  // NOLINT: the paper's name
                          const LoadOptions& options = {});
 

@@ -3,10 +3,10 @@
 // one-sided operations alone (section 5.2.1 of the RGraph paper, algorithm 3).
 //
 // A rank's active vertices of a step are a worklist in memory that the others can reach: each with
-// the value that compute reads of it. task_range.hpp tells how owner and thieves share it. A thief
-// reads the word, claims a block with a fetch_add, reads the tasks, and the rows of their edges,
-// which RowCache keeps. No code of the graph runs at the owner for that (over libfabric, and for
-// atomics over most RDMA devices, its transport serves them). What the thief computes goes into its
+// the value that compute reads of it. task_range.hpp explains how owner and thieves share it. A
+// thief reads the word, claims a block with a fetch_add, reads the tasks, and the rows of their
+// edges, which RowCache keeps. No code of the graph runs at the owner for that (over libfabric, and
+// for atomics over most RDMA devices, its transport serves them). The thief's results go into its
 // own mirrors.
 //
 // A thief cannot meet the worklist of another step: a rank opens its next one after the end of the
@@ -26,7 +26,7 @@
 
 namespace weft::graph {
 
-// How a step's tasks migrate.
+// The settings of the migration of a step's tasks.
 struct MigrationOptions {
   bool enabled = false;         // of a graph with remote rows; of others none migrate
   unsigned block = 8;           // tasks for each thread in a claim
@@ -34,7 +34,7 @@ struct MigrationOptions {
   std::size_t cached_rows = 0;  // rows of other ranks that are kept from step to step; 0: none
 };
 
-// The tasks of a rank in a step. S: what compute reads of a vertex.
+// The tasks of a rank in a step. S: the value that compute reads of a vertex.
 template <class S>
 class Worklist {
  public:
@@ -61,7 +61,8 @@ class Worklist {
         word().fetch_add(TaskRange::from_front(count), std::memory_order_seq_cst), count);
   }
 
-  // Of another rank. A failure, such as the rank's death, is an empty claim: the step's end tells.
+  // Claims from another rank. A failure, such as the rank's death, is an empty claim: the step's
+  // end reports it.
   TaskClaim claim_from(int rank, int thread, std::uint32_t count, std::uint32_t threshold) {
     const transport::RemoteMemory& there = words_[static_cast<std::size_t>(rank)];
     std::uint64_t found = 0;
@@ -91,7 +92,7 @@ class Worklist {
   std::vector<transport::RemoteMemory> words_, remotes_;
 };
 
-// What this rank's threads have taken from others and share: blocks of the claim made last.
+// The tasks that this rank's threads have taken from others and share: blocks of the last claim.
 template <class S>
 class Thefts {
  public:

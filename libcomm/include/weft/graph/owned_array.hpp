@@ -21,7 +21,7 @@ class OwnedArray {
   T& operator[](VertexId vertex) noexcept { return values_[vertex - first_]; }
   const T& operator[](VertexId vertex) const noexcept { return values_[vertex - first_]; }
   T* data() const noexcept { return values_.data(); }  // of the first owned vertex
-  // Where each rank has its part; empty in a job of one.
+  // The location of each rank's part; empty in a job of one.
   const std::vector<transport::RemoteMemory>& remotes() const noexcept { return remotes_; }
 
  private:

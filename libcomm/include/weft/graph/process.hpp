@@ -26,21 +26,21 @@
 
 namespace weft::graph {
 
-// What is sent to the owner of a vertex.
+// The messages that are sent to the owner of a vertex.
 enum class Combine {
   mirrors,  // one message for each mirror that changed, at the end of the step
   edges,    // one for each edge, at once
 };
 
 enum class Mirrors {
-  keep,   // a mirror keeps what it has sent, and so knows what needs no sending (minima)
+  keep,   // a mirror keeps what it has sent, and so skips values that need no sending (minima)
   clear,  // a mirror becomes T{} once it is sent (sums)
 };
 
-// Who takes which active vertices.
+// The distribution of the active vertices to threads.
 enum class Schedule {
   grab,   // a shared counter, `grain` vertices at a time
-  steal,  // an equal share each, and then what is left of the others', `grain` at a time
+  steal,  // an equal share each, and then the unstarted ones of the others, `grain` at a time
   fixed,  // an equal share each
 };
 
@@ -49,9 +49,10 @@ struct StepOptions {
   Mirrors mirrors = Mirrors::keep;
   Schedule schedule = Schedule::grab;
   unsigned grain = 64;              // vertices that a thread takes at once
-  unsigned receive_every = 100;     // vertices between looks at what others have sent
-  MigrationOptions migration = {};  // between ranks; in a job of one there is none
-  // How messages travel: those of the first step that writes an array are the array's.
+  unsigned receive_every = 100;     // vertices between polls for messages of others
+  MigrationOptions migration = {};  // between ranks; none in a job of one
+  // The transport of messages: the settings of the first step that writes an array hold for the
+  // array.
   transport::ExchangeSettings exchange = {};
 };
 
@@ -69,7 +70,7 @@ class WorkCounter {
       parts_[p].end = size * (p + 1) / parts_.size();
     }
   }
-  // visit(begin, end) until nothing is left for this thread.
+  // Calls visit(begin, end) until nothing is left for this thread.
   template <class Visit>
   void work(int thread, Visit&& visit) {
     const auto own = schedule_ == Schedule::grab ? 0 : static_cast<std::size_t>(thread);
@@ -125,7 +126,7 @@ class Frontier {
   std::vector<VertexId> queue_;
 };
 
-// What compute is given to push with. kAlone: the job has one rank, so there are no messages.
+// The object by which compute pushes. kAlone: the job has one rank, so there are no messages.
 template <class T, class Reduce, bool kAlone>
 class Push {
  public:
@@ -165,7 +166,7 @@ class Push {
     if (code != Code::ok) failed_ = code;
   }
 
-  // A message from another rank; one that names a vertex of others is dropped.
+  // Takes a message from another rank; one that names a vertex of others is dropped.
   void take(const typename VertexArray<T>::Message& message) noexcept {
     if (graph_.owns(message.vertex)) apply(message.vertex, message.value);
   }
@@ -217,7 +218,7 @@ void send_mirrors(const Graph& graph, VertexArray<T>& values, VertexSet& out, Mi
   }
 }
 
-// What ranks add up at a step's end.
+// The totals over ranks at a step's end.
 struct StepTotal {
   std::uint64_t num_active = 0, num_failed = 0;
 };
@@ -271,12 +272,12 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
     const Status status = writes.exchange().quiesce(
         thread, [&](const typename VertexArray<T>::Message& message) { push.take(message); });
     end_of(thread, push);
-    // This is the same on all ranks, which what a thread saw while sending is not.
+    // This status is the same on all ranks; one that a thread saw while sending is not.
     if (!status.ok()) results[static_cast<std::size_t>(thread)] = status;
   };
   // A thread that waits for others of its team receives nothing, and those may be sending to a rank
-  // where it is the same. So where messages are sent at once, each goes from its last task to the
-  // end of the phase, in which it receives.
+  // in the same state. So where messages are sent at once, each goes from its last task to the end
+  // of the phase, in which it receives.
   const bool sends_at_once = options.combine == Combine::edges;
   const auto end_tasks = [&](int thread, Pusher& push) {
     if (sends_at_once)
@@ -357,8 +358,8 @@ std::uint64_t process_edges(const Graph& graph, VertexArray<S>& reads, VertexArr
 }  // namespace detail
 
 // A step from the vertices of `in` of which compute reads `reads`, to those of `out`, whose
-// `writes` are reduced. `out` gets what was changed; of it, bits of other ranks' vertices mean
-// nothing afterwards. Returns how many vertices of all ranks are in it.
+// `writes` are reduced. `out` gets the changed vertices; its bits of other ranks' vertices are
+// undefined afterwards. Returns the number of vertices of all ranks in it.
 template <class S, class T, class Compute, class Reduce>
 std::uint64_t processEdges(const Graph& graph, VertexArray<S>& reads,  // NOLINT: the paper's name
                            VertexArray<T>& writes, const VertexSet& in, VertexSet& out,
@@ -367,7 +368,7 @@ std::uint64_t processEdges(const Graph& graph, VertexArray<S>& reads,  // NOLINT
     return detail::process_edges_alone(graph, reads, writes, in, out, compute, reduce, options);
   return detail::process_edges(graph, reads, writes, in, out, compute, reduce, options);
 }
-// The same where compute reads what is reduced.
+// The same where compute reads the array that is reduced.
 template <class T, class Compute, class Reduce>
 std::uint64_t processEdges(const Graph& graph, VertexArray<T>& values,  // NOLINT: the paper's name
                            const VertexSet& in, VertexSet& out, Compute&& compute, Reduce&& reduce,

@@ -28,9 +28,9 @@ class WEFT_API RowCache {
 
   // The row, good until end_round, or null. Counts a hit.
   const Row* find(VertexId vertex);
-  // Keeps the row, unless another thread has done so; returns the one that is kept.
+  // Keeps the row, unless another thread has done so; returns the kept one.
   const Row* insert(VertexId vertex, Row row);
-  // Drops what is more than max_rows: rows with the fewest hits first, none that came in the last 4
+  // Drops rows beyond max_rows: those with the fewest hits first, none that came in the last 4
   // rounds.
   void end_round(std::size_t max_rows);
   std::size_t size() const;

@@ -1,15 +1,15 @@
 #pragma once
-// TaskRange: which of a round's tasks, numbered from 0, are still to be given out: [front, back).
+// TaskRange: the tasks of a round, numbered from 0, that are still to be given out: [front, back).
 // The owner's threads take from the front, other ranks from the back, both with one fetch_add.
 //
-// The RGraph paper has a counter for each end. Two counters can cross: an owner that has looked at
-// the back, and a thief that has looked at the front, may each then move theirs, and both have the
-// tasks between. Here both ends are halves of one word. An atomic operation moves one end and tells
+// The RGraph paper has a counter for each end. Two counters can cross: an owner that has read the
+// back, and a thief that has read the front, may each then move theirs, and both have the tasks
+// between. Here both ends are halves of one word. An atomic operation moves one end and returns
 // both as they were in the same instant, so all claims of a round have an order, and each takes
-// exactly what lies between the ends that those before it left: from the front [front, min(front +
-// n, back)), from the back [max(front, back - n), back). What a claim takes lies outside the ends
-// from then on, so no task is taken twice; and the ends meet only when all are taken, so none is
-// missed. After that they cross, which claims see as nothing left.
+// exactly the tasks between the ends that those before it left: from the front [front, min(front +
+// n, back)), from the back [max(front, back - n), back). Claimed tasks lie outside the ends from
+// then on, so no task is taken twice; and the ends meet only when all are taken, so none is missed.
+// After that they cross, which claims see as nothing left.
 //
 // The back half counts signed, as late claims may move it below 0; the front never reaches the back
 // half, as there are fewer than 2^31 tasks and a claimer stops at the first claim that gives
@@ -33,7 +33,7 @@ class TaskRange {
   static constexpr std::uint64_t open(std::uint32_t num_tasks) noexcept {
     return std::uint64_t{num_tasks} << 32;
   }
-  // What claims add to the word.
+  // The value that a claim adds to the word.
   static constexpr std::uint64_t from_front(std::uint32_t count) noexcept { return count; }
   static constexpr std::uint64_t from_back(std::uint32_t count) noexcept {
     return std::uint64_t{0} - (std::uint64_t{count} << 32);
@@ -41,7 +41,7 @@ class TaskRange {
   static constexpr std::uint32_t num_left(std::uint64_t word) noexcept {
     return static_cast<std::uint32_t>(std::max<std::int64_t>(0, back(word) - front(word)));
   }
-  // What a claim took that found this word.
+  // The tasks of a claim that found this word.
   static constexpr TaskClaim took_front(std::uint64_t found, std::uint32_t count) noexcept {
     return claim(front(found), std::min(front(found) + count, back(found)));
   }

@@ -2,7 +2,7 @@
 // Team: the worker threads of a process, kept for the life of a graph.
 //
 // run(f) calls f(0) on the calling thread and f(1), f(2), ... on the others, and returns when all
-// have returned; what they wrote is visible then. One thread at a time calls run. f must not throw.
+// have returned; their writes are visible then. One thread at a time calls run. f must not throw.
 // Waiting threads spin for some microseconds and then sleep.
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// What vertices, edges and weights of a graph are. Included by the other headers of weft/graph.
+// The types of vertices, edges and weights of a graph. Included by the other headers of weft/graph.
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -8,8 +8,8 @@
 
 namespace weft::graph {
 
-// A vertex's number, from 0. 32 bits unless the build says otherwise (-Dgraph_vertex_bits=64);
-// programs must be compiled with what the library was built with, which weft/graph.hpp checks.
+// A vertex's number, from 0. 32 bits by default (-Dgraph_vertex_bits=64 changes it); programs must
+// be compiled with the library's value, which weft/graph.hpp checks.
 #ifndef WEFT_GRAPH_VERTEX_BITS
 #define WEFT_GRAPH_VERTEX_BITS 32
 #endif
@@ -48,7 +48,7 @@ void atomic_add(T& value, T increment) noexcept {
   std::atomic_ref<T>(value).fetch_add(increment, std::memory_order_relaxed);
 }
 
-// Replaces `expected`, and nothing else, by `desired`. True if this call did it.
+// Replaces the value by `desired` only if it is `expected`. True if this call did it.
 template <class T>
 bool atomic_claim(T& value, T expected, T desired) noexcept {
   std::atomic_ref<T> shared(value);

@@ -1,7 +1,7 @@
 #pragma once
-// VertexArray: a value for every vertex of the graph. A rank's own vertices have the values that
-// count (masters); the others are its mirrors of other ranks' vertices, in which it combines what
-// it has for them before that is sent.
+// VertexArray: a value for every vertex of the graph. The values of a rank's own vertices are the
+// valid ones (masters); the others are its mirrors of other ranks' vertices, in which it reduces
+// its own contributions before they are sent.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -17,7 +17,7 @@ namespace weft::graph {
 template <class T>
 class VertexArray {
  public:
-  // What travels between ranks: a vertex, and a value for it.
+  // A message between ranks: a vertex, and a value for it.
   struct Message {
     VertexId vertex;
     T value;
@@ -50,8 +50,8 @@ class VertexArray {
     });
   }
 
-  // The lanes for its messages. The first call is collective, throws weft::Error, and settles how
-  // they work.
+  // The lanes for its messages. The first call is collective, throws weft::Error, and fixes their
+  // settings.
   transport::Exchange<Message>& exchange(const transport::ExchangeSettings& settings = {}) {
     if (exchange_ == nullptr)
       exchange_ = std::make_unique<transport::Exchange<Message>>(graph_->job(),
@@ -59,8 +59,8 @@ class VertexArray {
     return *exchange_;
   }
 
-  // Where each rank has its array, to be read with Job::rdma_read; empty in a job of one. The first
-  // call is collective and throws weft::Error.
+  // The location of each rank's array, to be read with Job::rdma_read; empty in a job of one. The
+  // first call is collective and throws weft::Error.
   const std::vector<transport::RemoteMemory>& remotes() {
     if (remotes_.empty() && graph_->job().size() > 1) {
       const Status status = graph_->job().all_gather(values_.remote(), remotes_);

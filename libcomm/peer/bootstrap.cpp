@@ -464,7 +464,11 @@ void Bootstrap::end_failed(Events& events, Connection& connection) {
                       fmt::format("{}: {}", connection.target_, connection.failure_.text())});
   } else {
     const bool is_short = connection.failure_.code() == Code::no_memory;
-    log_refused(connection.target_, connection.failure_.text(), is_short);
+    // A process that tries several addresses at once leaves all but one: nobody was refused.
+    if (connection.failure_.code() == Code::peer_lost)
+      log_line(LogLevel::info, -1, "{} left before it had met this one", connection.target_);
+    else
+      log_refused(connection.target_, connection.failure_.text(), is_short);
   }
   close(connection);
 }

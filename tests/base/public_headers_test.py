@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""public_headers_test.py INCLUDE_FOLDER COMPILER...: each public C++ header, alone, names C++20 first
-of all where the compiler is told an older standard."""
+"""public_headers_test.py INCLUDE_FOLDER COMPILER...: each public C++ header, alone, names C++20 where
+the compiler is told an older standard."""
 import os
 import re
 import subprocess
@@ -12,7 +12,7 @@ headers = sorted(os.path.relpath(os.path.join(where, name), folder)
                  if name.endswith('.hpp'))
 wrong = []
 for header in headers:
-    done = subprocess.run([*compiler, '-std=c++17', '-fsyntax-only', '-x', 'c++', '-I', folder, '-'],
+    done = subprocess.run([*compiler, '-std=c++17', '-E', '-Wfatal-errors', '-x', 'c++', '-I', folder, '-'],
                           input=f'#include <{header}>\n', capture_output=True, text=True,
                           check=False)
     first = re.search(r'error:.*', done.stderr)

@@ -309,7 +309,11 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   impl.matcher.post(request);
 }
 
-Code Engine::Impl::lost_or_again(int source, std::uint32_t context, MessageInfo& info) {
+Code Engine::Impl::lost_or_again(int source, std::uint32_t context, std::int32_t tag,
+                                 MessageInfo& info) {
+  // The library looks for messages of its own meanwhile; whoever waits in the context does not
+  // learn of a loss by that.
+  if (source == kAnySource && tag < 0 && tag != kAnyTag) return Code::again;
   const int lost = find_lost(source, context);
   if (lost == kNobody) return Code::again;
   info.source = lost;
@@ -406,7 +410,7 @@ Code Engine::iprobe(int source, std::uint32_t context, std::int32_t tag, Message
   const Guard guard(impl);
   impl.progress();
   const Unexpected* message = impl.matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl.lost_or_again(source, context, info);
+  if (message == nullptr) return impl.lost_or_again(source, context, tag, info);
   info = {message->source, message->tag, message->bytes};
   return Code::ok;
 }
@@ -418,7 +422,7 @@ Code Engine::improbe(int source, std::uint32_t context, std::int32_t tag, Messag
   const Guard guard(impl);
   impl.progress();
   message = impl.matcher.find_unexpected(source, context, tag);
-  if (message == nullptr) return impl.lost_or_again(source, context, info);
+  if (message == nullptr) return impl.lost_or_again(source, context, tag, info);
   impl.matcher.remove_unexpected(*message);
   message->taken = true;
   info = {message->source, message->tag, message->bytes};

@@ -156,6 +156,7 @@ class Engine {
   //     or probe after that. So each loss is reported to each context, as its owner may have
   //     waited for that very peer; what begins later waits for those that are left, and ends with
   //     peer_lost at once where nobody is.
+  // A probe from any source for a negative tag, which is the library's own, reports no loss.
   // request.peer, or info.source, names the peer. A loss is reported once for all earlier ones.
   //
   // Who may send in a context; empty: not known, so all ranks may. The numbers last as long as the

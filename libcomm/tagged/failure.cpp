@@ -210,7 +210,8 @@ int Engine::Impl::find_lost_slow(int source, std::uint32_t context) noexcept {
     if (sender.loss > before && (news == nullptr || sender.loss < news->loss)) news = &sender;
     return true;
   });
-  if (news != nullptr) note_reported(context);
+  // Also where the losses were none of those here: the next one need not look again.
+  if (before != num_losses) note_reported(context);
   if (news == nullptr && !is_anybody_left) news = last;
   return news != nullptr ? news->rank : kNobody;
 }

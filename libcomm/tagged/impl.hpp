@@ -302,7 +302,7 @@ struct Engine::Impl {
   }
   static constexpr int kNobody = -1;
   // The same for a probe: peer_lost, and who in `info`; or again.
-  Code lost_or_again(int source, std::uint32_t context, MessageInfo& info);
+  Code lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info);
   int find_lost_slow(int source, std::uint32_t context) noexcept;
   // Nobody who waits for any source in this context has yet to learn of the losses so far.
   void note_reported(std::uint32_t context) noexcept;

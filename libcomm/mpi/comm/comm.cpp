@@ -21,14 +21,21 @@ namespace {
 constexpr std::uint32_t kReservedIds = 2;
 Immortal<ContextIds> context_ids;
 Immortal<ContextsAcross> contexts_across;
-// The communicators whose contexts are in use, for the engine to find who may send there.
+// The communicators whose contexts are in use, for the engine to find who may send there: by
+// context, as a program may have thousands.
+constexpr std::size_t kBuckets = 1024;
 std::mutex open_mutex;
-transport::List<Comm> open_comms;
+std::array<transport::List<Comm>, kBuckets> open_comms;
+
+// A communicator has two contexts; givers count their own up.
+transport::List<Comm>& open_comms_of(std::uint32_t context) {
+  return open_comms[context / 2 % kBuckets];
+}
 
 std::span<const int> senders_in(std::uint32_t context) noexcept {
   {
     const std::lock_guard lock(open_mutex);
-    for (const Comm* comm = open_comms.first(); comm != nullptr; comm = comm->next)
+    for (const Comm* comm = open_comms_of(context).first(); comm != nullptr; comm = comm->next)
       if (comm->context == context) return comm->peer_group().members();
   }
   return (context & kAcrossJobs) != 0 ? contexts_across->senders(context) : std::span<const int>();
@@ -58,7 +65,7 @@ Comm::~Comm() {
   if (is_open) {
     {
       const std::lock_guard lock(open_mutex);
-      open_comms.remove(*this);
+      open_comms_of(context).remove(*this);
     }
     if (engine != nullptr) engine->close_context(context);
   }
@@ -115,7 +122,7 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   else
     comm.remote_notices.reset();
   const std::lock_guard lock(open_mutex);
-  open_comms.push_back(comm);
+  open_comms_of(context).push_back(comm);
   comm.is_open = true;
 }
 

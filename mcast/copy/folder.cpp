@@ -48,12 +48,10 @@ class Descriptor {
   int number_;
 };
 
-// Which mount a file is on; 0: not known.
-std::uint64_t mount_of(int folder, const char* name) {
+// Which mount a folder is on; 0: not known.
+std::uint64_t mount_of(int folder) {
   struct statx there {};
-  if (::statx(folder, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_MNT_ID,
-              &there) != 0)
-    return 0;
+  if (::statx(folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &there) != 0) return 0;
   return there.stx_mnt_id;
 }
 
@@ -63,14 +61,15 @@ Status remove_all(int folder, const std::string& name, const std::string& path,
   if (::unlinkat(folder, name.c_str(), 0) == 0) return ++num_deleted, Status();
   if (errno == ENOENT) return {};
   if (errno != EISDIR && errno != EPERM) return failed(path, "delete");
-  if (mount_of(folder, name.c_str()) != mount_of(folder, "")) {
-    errno = EBUSY;
-    return failed(path, "delete a mount point");
-  }
   const int below = ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (below < 0 && errno == ENOENT) return {};
   if (below < 0) return failed(path, "delete");
   const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
+  // Of what is open: to open it may have mounted it.
+  if (mount_of(below) != mount_of(folder)) {
+    errno = EBUSY;
+    return failed(path, "delete a mount point");
+  }
   std::vector<std::string> names;
   while (const dirent* item = ::readdir(items.get()))
     if (std::strcmp(item->d_name, ".") != 0 && std::strcmp(item->d_name, "..") != 0)

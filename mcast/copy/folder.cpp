@@ -90,7 +90,7 @@ Folder::~Folder() {
   if (root_ >= 0) ::close(root_);
 }
 
-Status Folder::open(const std::string& path, bool is_below) {
+Status Folder::open(const std::string& path, bool is_below, bool makes) {
   if (is_below) {
     if (path != "." && !is_safe_path(path))
       return {Code::not_permitted, path + ": folders of a receiver that listens lie below its own"};
@@ -100,20 +100,24 @@ Status Folder::open(const std::string& path, bool is_below) {
       const std::string part = path.substr(0, end);
       std::string name;
       const Descriptor parent(open_parent(part, name));
-      if (parent.get() >= 0) ::mkdirat(parent.get(), name.c_str(), 0777);
+      if (makes && parent.get() >= 0) ::mkdirat(parent.get(), name.c_str(), 0777);
     }
     const int below = open_below(path, O_PATH | O_DIRECTORY);
-    if (below < 0) return failed(path, "open");
+    const int error = errno;
     ::close(std::exchange(root_, below));
+    if (below < 0 && error == ENOENT && !makes) return {};
+    errno = error;
+    if (below < 0) return failed(path, "open");
     if (::faccessat(root_, ".", W_OK | X_OK, AT_EACCESS) != 0) return failed(path, "write there");
     return {};
   }
   // The user's own path, which may contain links.
-  for (std::size_t end = 1; end != std::string::npos && end <= path.size();) {
+  for (std::size_t end = 1; makes && end != std::string::npos && end <= path.size();) {
     end = path.find('/', end + 1);
     ::mkdir(path.substr(0, end).c_str(), 0777);
   }
   root_ = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root_ < 0 && errno == ENOENT && !makes) return {};
   if (root_ < 0) return failed(path, "open");
   if (::faccessat(root_, ".", W_OK | X_OK, AT_EACCESS) != 0) return failed(path, "write there");
   return {};
@@ -171,6 +175,16 @@ bool Folder::has_link(int parent, const std::string& name, const Entry& entry) c
   return first.get() >= 0 && ::fstat(first.get(), &one) == 0 &&
          ::fstatat(parent, name.c_str(), &other, AT_SYMLINK_NOFOLLOW) == 0 &&
          one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool Folder::is_in_the_way(const Entry& entry) const {
+  if (entry.kind == EntryKind::unreadable) return false;
+  std::string name;
+  const Descriptor parent(open_parent(entry.path, name));
+  struct stat there;
+  if (parent.get() < 0 || ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0)
+    return false;
+  return S_ISDIR(there.st_mode) != (entry.kind == EntryKind::directory);
 }
 
 // Of what was made under a temporary name.
@@ -399,7 +413,8 @@ Status Folder::dress(const Entry& entry) {
 Status Folder::prune(const std::string& path, const std::vector<std::string>& names,
                      std::size_t& num_deleted, std::vector<std::string>* found) {
   const int below = open_below(path, O_RDONLY | O_DIRECTORY);
-  if (below < 0) return errno == ENOENT || errno == ENOTDIR ? Status() : failed(path, "open");
+  const bool is_none = errno == ENOENT || errno == ENOTDIR || (found != nullptr && errno == ELOOP);
+  if (below < 0) return is_none ? Status() : failed(path, "open");
   const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
   const std::set<std::string> kept(names.begin(), names.end());
   std::vector<std::string> gone;

@@ -16,14 +16,18 @@ namespace weft::copy {
 
 class Folder {
  public:
-  // Makes the folder if it is not there. is_below: a stranger has named it, so it lies below the
-  // working directory, through no link.
-  Status open(const std::string& path, bool is_below = false);
+  // Makes the folder if it is not there, unless !makes: then it is as one that is empty. is_below:
+  // a stranger has named it, so it lies below the working directory, through no link.
+  Status open(const std::string& path, bool is_below = false, bool makes = true);
   ~Folder();
+  bool is_there() const { return root_ >= 0; }
 
   // What lies where something of another kind comes is replaced, whatever it is; else a file where
   // a folder comes and an empty folder are, and other things are told.
   void set_replaces(bool replaces) { replaces_ = replaces; }
+
+  // Whether a folder is where something else comes, or the other way round.
+  bool is_in_the_way(const Entry& entry) const;
 
   // Makes a folder or link, which needs no data. Of others: nothing.
   Status make(const Entry& entry);

@@ -115,15 +115,10 @@ Status Receiver::start() {
   // On a line of its own, whatever a login has said before.
   tell("\nweft-copy-address " + quote(address));
   folder_.set_replaces(deletes_);
-  if (Status status = is_dry_ ? Status() : folder_.open(into_, is_below_); !status) {
-    // It still passes blocks on.
-    note(status);
-    skips_current_ = true;
-  } else if (is_dry_) {
-    status = folder_.open(into_, is_below_);
-    has_folder_ = status.ok();
-    note(status);
-  }
+  const Status status = folder_.open(into_, is_below_, !is_dry_);
+  has_folder_ = status.ok() && folder_.is_there();
+  note(status);
+  if (!status && !is_dry_) skips_current_ = true;  // it still passes blocks on
   has_started_ = true;
   return {};
 }
@@ -336,6 +331,9 @@ void Receiver::prune() {
     }
   };
   std::vector<std::string> found;
+  if (is_dry_)
+    for (const Entry& entry : entries_)
+      if (folder_.is_in_the_way(entry)) found.push_back(entry.path);
   for (const auto& [path, names] : kept)
     if (!is_unknown(path))
       note(folder_.prune(path, names, num_deleted_, is_dry_ ? &found : nullptr));

@@ -178,6 +178,22 @@ class CopyDelete(unittest.TestCase):
                     self.assertIn(f'h: tree/{name}: {kind}; --delete replaces it', out)
                 self.assertEqual(self.read('h/tree/file/inside'), 'x')
 
+    def test_dry_run(self):
+        """A dry run makes nothing, and names what is in the way besides what is not at the source."""
+        out = self.copy('--delete', '--dry-run')
+        self.assertIn('tree/file', out)
+        self.assertFalse(os.path.lexists(self.at('h')))
+        self.write('h/tree/file/inside', 'x')
+        os.makedirs(self.at('elsewhere'))
+        os.symlink(self.at('elsewhere'), self.at('h/tree/private'))
+        self.write('h/tree/extra', 'x')
+        out = self.copy('--delete', '--dry-run')
+        named = sorted(line for line in out.splitlines() if 'would be deleted' in line)
+        self.assertEqual(named, [f'h: tree/{name} would be deleted' for name in ('extra', 'file', 'private')])
+        self.assertEqual(self.read('h/tree/file/inside'), 'x')
+        self.copy('--delete')
+        self.assertEqual(self.read('h/tree/file'), 'a')
+
     def test_one_folder_for_all(self):
         """Hosts that share a folder, as a home on NFS, meet each other's files."""
         for i in range(40):

@@ -351,7 +351,8 @@ class Client {
         for (std::size_t i = 0; i < depth_; ++i)
           parts.push_back({&memory, i * bytes % room, data + i * bytes % room, bytes});
         for (std::uint64_t i = 0; i < count; i += depth_) {
-          node.get_all(parts, operation);
+          const auto number = std::min<std::uint64_t>(depth_, count - i);
+          node.get_all(std::span(parts).first(number), operation);
           end(operation);
         }
         return;

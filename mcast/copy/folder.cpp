@@ -236,22 +236,25 @@ Status Folder::make(const Entry& entry) {
     errno = error;
     return failed(entry.path, "make it");
   }
-  // A link takes the place of what is there only once it is made.
-  const std::string temporary = fmt::format(".weft-copy-{:016x}", [] {
-    std::uint64_t number = 0;
-    ::randombytes_buf(&number, sizeof number);
-    return number;
-  }());
-  if (entry.kind == EntryKind::symlink) {
-    if (::symlinkat(entry.target.c_str(), parent.get(), temporary.c_str()) != 0)
-      return failed(entry.path, "make the link");
-  } else {
-    if (Status status = link_to(entry, parent.get(), temporary); !status) return status;
+  // A link takes the place of what is there only once it is made. Another receiver that shares the
+  // folder may take its temporary name for something that is not at the source.
+  for (int tries_left = 10;; --tries_left) {
+    const std::string temporary = fmt::format(".weft-copy-{:016x}", [] {
+      std::uint64_t number = 0;
+      ::randombytes_buf(&number, sizeof number);
+      return number;
+    }());
+    if (entry.kind == EntryKind::symlink) {
+      if (::symlinkat(entry.target.c_str(), parent.get(), temporary.c_str()) != 0)
+        return failed(entry.path, "make the link");
+    } else if (Status status = link_to(entry, parent.get(), temporary); !status) {
+      return status;
+    }
+    Status status = put_in_place(parent.get(), temporary, name, entry);
+    // Also of two names of one file already: then the rename did nothing.
+    ::unlinkat(parent.get(), temporary.c_str(), 0);
+    if (status.ok() || status.code() != Code::not_found || tries_left == 0) return status;
   }
-  Status status = put_in_place(parent.get(), temporary, name, entry);
-  // Also of two names of one file already: then the rename did nothing.
-  ::unlinkat(parent.get(), temporary.c_str(), 0);
-  return status;
 }
 
 bool Folder::has(const Entry& entry) const {

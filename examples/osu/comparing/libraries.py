@@ -19,7 +19,8 @@ with the same placement:
   several, UCX would share memory between hosts that are namespaces, and libfabric's mtl none
   inside a host. With more processes on a machine than cores Open MPI is told to yield when idle:
   --oversubscribe alone does not, as it takes the number that a host is given for that of its cores.
-- Over RDMA devices: Weft by verbs also inside a host, Open MPI by UCX's rc and by its tcp btl.
+- Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl, which is no peer (what
+  Weft is measured by is perftest), and with --ucx by UCX's rc, which is.
 - Weft runs with its default settings; its launcher places processes in the same way by itself.
 """
 

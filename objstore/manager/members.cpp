@@ -74,7 +74,7 @@ void Manager::log_version(const Peer& peer, std::uint8_t version) {
 // Where it can be reached, as people write it.
 std::string Manager::address_of(std::uint64_t generation) const {
   for (const auto& [address, connected] : connected_)
-    if (connected == generation) return address;
+    if (connected == generation && !peer::is_address_text(address)) return address;
   const auto known = addresses_.find(generation);
   peer::NodeAddress address;
   if (known == addresses_.end() || !peer::from_text(known->second, address) ||

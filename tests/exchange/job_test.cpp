@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -253,6 +254,8 @@ TEST_CASE("numbers of threads that cannot be are refused", "[job]") {
 TEST_CASE("ranks without descriptors call nobody lost, and go on once there are some", "[job]") {
   const char* fabrics = std::getenv("WEFT_FABRIC");
   if (fabrics == nullptr || fabrics != std::string_view("ofi")) return;
+  const char* usual = std::getenv("WEFT_PEER_TIMEOUT_MS");
+  const std::string timeout = usual != nullptr ? usual : "";
   ::setenv("WEFT_PEER_TIMEOUT_MS", "2000", 1);
   std::vector<int> taken;
   const auto take_all = [&] {
@@ -283,7 +286,10 @@ TEST_CASE("ranks without descriptors call nobody lost, and go on once there are 
     EXPECT(job.is_alive(1 - job.rank()));
     if (gives_back.joinable()) gives_back.join();
   });
-  ::unsetenv("WEFT_PEER_TIMEOUT_MS");
+  if (timeout.empty())
+    ::unsetenv("WEFT_PEER_TIMEOUT_MS");
+  else
+    ::setenv("WEFT_PEER_TIMEOUT_MS", timeout.c_str(), 1);
   CHECK_NOTHING_WRONG();
 }
 

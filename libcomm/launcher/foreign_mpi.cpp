@@ -16,16 +16,19 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = 1 << 20;  // of a table; larger ones are not read
 
+// Opening a pipe would wait.
+bool is_file(const std::string& place) {
+  struct stat file {};
+  return stat(place.c_str(), &file) == 0 && S_ISREG(file.st_mode);
+}
+
 std::string find_program(const std::string& program, const std::string& path) {
   if (program.find('/') != std::string::npos) return program;
   const char* own = std::getenv("PATH");
   std::istringstream folders(path + ":" + (own != nullptr ? own : ""));
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::string place = (folder.empty() ? "." : folder) + "/" + program;
-    struct stat file {};
-    if (stat(place.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&
-        access(place.c_str(), X_OK) == 0)
-      return place;
+    if (is_file(place) && access(place.c_str(), X_OK) == 0) return place;
   }
   return program;
 }
@@ -54,7 +57,9 @@ bool is_foreign_mpi(std::string_view library) {
 }  // namespace
 
 std::string foreign_mpi_of(const std::string& program, const std::string& path) {
-  std::ifstream file(find_program(program, path), std::ios::binary);
+  const std::string place = find_program(program, path);
+  if (!is_file(place)) return {};
+  std::ifstream file(place, std::ios::binary);
   const auto heads = read_items<Elf64_Ehdr>(file, 0, 1);
   if (heads.empty() || std::memcmp(heads[0].e_ident, ELFMAG, SELFMAG) != 0 ||
       heads[0].e_ident[EI_CLASS] != ELFCLASS64 || heads[0].e_phentsize != sizeof(Elf64_Phdr))

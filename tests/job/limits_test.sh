@@ -61,6 +61,12 @@ for library in openmpi mpich; do
   expect 1 "no process of hello_$library joined the job: it is linked to libmpi" \
     env PATH="$work:$PATH" "$weftrun" -n 2 hello_$library
 done
+# What has been put in a program's place meanwhile is not waited for.
+printf '#!/bin/sh\nrm "$0" && mkfifo "$0"\n' >"$work/becomes_pipe"
+chmod +x "$work/becomes_pipe"
+status=0
+timeout -k 1 15 "$weftrun" -n 1 "$work/becomes_pipe" 2>"$work/err" || status=$?
+[ $status = 0 ] || fail "status $status: a pipe in a program's place"
 # One that is no MPI program at all may be started.
 expect 0 '^' "$weftrun" -n 2 sh -c 'echo fine >&2'
 echo "as expected"

@@ -378,12 +378,15 @@ void Sender::flush(std::byte*& data, std::unique_ptr<Writer>& writer) {
 void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer) {
   const Source& source = sources_[index];
   const bool is_input = source.from.empty();
-  const int file = is_input ? STDIN_FILENO : ::open(source.from.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = is_input ? STDIN_FILENO : open_source(source);
   crypto_generichash_state hash;
   crypto_generichash_init(&hash, nullptr, 0, sizeof(Digest));
   std::uint64_t at = 0;
   bool is_whole = file >= 0;
-  std::string trouble = file >= 0 ? "" : std::strerror(errno);
+  std::string trouble = file >= 0         ? ""
+                        : errno == ELOOP  ? "a link is on the way there by now"
+                        : errno == ESTALE ? "it is no file any more"
+                                          : std::strerror(errno);
   const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
   const auto held = held_.find(index);
   const std::size_t num_held = held == held_.end() ? 0 : held->second.size();

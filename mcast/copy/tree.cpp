@@ -2,8 +2,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -26,7 +29,8 @@ class Scan {
   bool add(const std::string& from, const std::string& path, bool follows) {
     struct stat what;
     if ((follows ? ::stat : ::lstat)(from.c_str(), &what) != 0) return false;
-    Source source{.entry = {}, .from = from};
+    if (follows) top_bytes_ = from.size();
+    Source source{.entry = {}, .from = from, .top_bytes = top_bytes_};
     Entry& entry = source.entry;
     entry.path = path;
     entry.mode = what.st_mode & 07777;
@@ -110,12 +114,39 @@ class Scan {
     }
   }
 
+  std::size_t top_bytes_ = 0;
   std::vector<Source>& sources_;
   std::vector<std::string>& skipped_;
   std::map<std::pair<dev_t, ino_t>, std::string> first_;  // of hard links
 };
 
 }  // namespace
+
+int open_source(const Source& source) noexcept {
+  // Opening a pipe does not wait then.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int file = -1;
+  if (source.from.size() == source.top_bytes) {
+    file = ::open(source.from.c_str(), kFlags);
+  } else {
+    const int top = ::open(std::string(source.from, 0, source.top_bytes).c_str(),
+                           O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0) return -1;
+    open_how how{};
+    how.flags = kFlags;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    const char* const rest = source.from.c_str() + source.top_bytes + 1;
+    file = static_cast<int>(::syscall(SYS_openat2, top, rest, &how, sizeof how));
+    const int error = errno;
+    ::close(top);
+    errno = error;
+  }
+  struct stat there;
+  if (file < 0 || (::fstat(file, &there) == 0 && S_ISREG(there.st_mode))) return file;
+  ::close(file);
+  errno = ESTALE;
+  return -1;
+}
 
 Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
             std::vector<std::string>& skipped) {

@@ -14,8 +14,13 @@ namespace weft::copy {
 
 struct Source {
   Entry entry;
-  std::string from;  // where it lies here; empty: standard input
+  std::string from;           // where it lies here; empty: standard input
+  std::size_t top_bytes = 0;  // of `from`: the path that the user gave, which may lead over links
 };
+
+// A descriptor of a file that scan() has found, to read; -1 with errno: there is none, a link is on
+// the way below the user's path by now (ELOOP), or it is no file any more (ESTALE).
+int open_source(const Source& source) noexcept;
 
 // All below these files and folders, each under its last name; folders before what is in them.
 // not_found, bad_argument: one of them can't be read, or two have the same name. `skipped`: what is

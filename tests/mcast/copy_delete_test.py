@@ -178,6 +178,34 @@ class CopyDelete(unittest.TestCase):
                     self.assertIn(f'h: tree/{name}: {kind}; --delete replaces it', out)
                 self.assertEqual(self.read('h/tree/file/inside'), 'x')
 
+    def test_swapped(self):
+        """What becomes a link or a pipe during the copy is not followed, and not waited for."""
+        with open(self.at('tree/a_large_one'), 'wb') as file:
+            file.write(b'x' * 30_000_000)
+        self.write('secret', 'z')
+        self.write('elsewhere/thesis', 'stolen!!')
+        for path in ('tree/file', 'tree/other', 'tree/private/thesis', 'elsewhere/thesis'):
+            shutil.copystat(self.at('secret'), self.at(path))
+        with subprocess.Popen([COPY, self.source, '--hosts', f'h:{self.at("h")}', '--rate', '10'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env={**os.environ, 'WEFT_LAUNCH': 'env H={host}', 'WEFT_FABRIC': 'shm'}) as copy:
+            while not os.path.isdir(self.at('h/tree/private')):  # made once the list has come
+                self.assertIsNone(copy.poll())
+            for path in ('tree/file', 'tree/other'):
+                os.unlink(self.at(path))
+            os.symlink(self.at('secret'), self.at('tree/file'))
+            os.mkfifo(self.at('tree/other'))
+            os.rename(self.at('tree/private'), self.at('was_private'))
+            os.symlink(self.at('elsewhere'), self.at('tree/private'))
+            self.addCleanup(copy.kill)
+            out = copy.communicate(timeout=60)[0]
+        self.assertEqual(copy.returncode, 1, out)
+        self.assertIn('tree/file: a link is on the way there by now', out)
+        self.assertIn('tree/other: it is no file any more', out)
+        self.assertIn('tree/private/thesis: a link is on the way there by now', out)
+        for path in ('h/tree/file', 'h/tree/other', 'h/tree/private/thesis'):
+            self.assertFalse(os.path.exists(self.at(path)), path)
+
     def test_dry_run(self):
         """A dry run makes nothing, and names what is in the way besides what is not at the source."""
         out = self.copy('--delete', '--dry-run')

@@ -16,6 +16,7 @@
 
 #include "mcast/copy/child.hpp"
 #include "mcast/copy/folder.hpp"
+#include "mcast/copy/partial.hpp"
 #include "mcast/copy/records.hpp"
 #include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
@@ -321,8 +322,13 @@ void Receiver::prune() {
   for (const Entry& entry : entries_) {
     if (entry.kind == EntryKind::directory) kept[entry.path];
     if (entry.kind == EntryKind::unreadable) unreadable.insert(entry.path);
-    if (const std::size_t slash = entry.path.rfind('/'); slash != std::string::npos)
-      kept[entry.path.substr(0, slash)].push_back(entry.path.substr(slash + 1));
+    const std::size_t slash = entry.path.rfind('/');
+    if (slash == std::string::npos) continue;
+    std::vector<std::string>& names = kept[entry.path.substr(0, slash)];
+    names.push_back(entry.path.substr(slash + 1));
+    // What a later run goes on with.
+    if (resumes_ && entry.kind == EntryKind::file && entry.size >= kResumeFileBytes)
+      names.push_back(partial_name(names.back()));
   }
   const auto is_unknown = [&unreadable](const std::string& path) {
     for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {

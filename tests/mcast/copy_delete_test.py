@@ -206,6 +206,25 @@ class CopyDelete(unittest.TestCase):
         for path in ('h/tree/file', 'h/tree/other', 'h/tree/private/thesis'):
             self.assertFalse(os.path.exists(self.at(path)), path)
 
+    def test_resume(self):
+        """What has come of a large file that changes meanwhile is kept for a later run."""
+        with open(self.at('tree/large'), 'wb') as file:
+            file.write(b'x' * 20_000_000)
+        with subprocess.Popen([COPY, self.source, '--hosts', f'h:{self.at("h")}', '--rate', '20',
+                               '--resume', '--delete'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True,
+                              env={**os.environ, 'WEFT_LAUNCH': 'env H={host}', 'WEFT_FABRIC': 'shm'}) as copy:
+            self.addCleanup(copy.kill)
+            while not os.path.isdir(self.at('h/tree/private')):  # made once the list has come
+                self.assertIsNone(copy.poll())
+            os.utime(self.at('tree/large'))
+            out = copy.communicate(timeout=60)[0]
+        self.assertEqual(copy.returncode, 1, out)
+        self.assertIn('tree/large: it changed while it was copied', out)
+        self.assertEqual(len([name for name in os.listdir(self.at('h/tree')) if name.startswith('.weft-copy')]), 1)
+        self.copy('--resume', '--delete')
+        self.assertFalse([name for name in os.listdir(self.at('h/tree')) if name.startswith('.weft-copy')])
+
     def test_dry_run(self):
         """A dry run makes nothing, and names what is in the way besides what is not at the source."""
         out = self.copy('--delete', '--dry-run')

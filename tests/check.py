@@ -21,7 +21,7 @@ import process  # noqa: E402
 from progress import Progress  # noqa: E402
 PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # Most of what a compiler does here is reading headers, so several sources go into one file: a third
-# of the time. The release build compiles each for itself, and so finds headers that are missing.
+# of the time.
 TOGETHER = ['-Dunity=on', '-Dunity_size=12']
 # Enough optimization for the tests to be quick, little enough for g++ to be.
 SANITIZED = [*TOGETHER, '-Doptimization=g', '-Ddebug=false', '-Db_ndebug=false']
@@ -161,7 +161,7 @@ def setup_command(phase, folder):
         # there are no races to find.
         options += ['-Db_sanitize=thread', *SANITIZED, '-Dcpp_args=-g1 -Wno-tsan']
     elif phase == 'release':
-        options += ['-Dbuildtype=release']
+        options += [*TOGETHER, '-Dbuildtype=release']
     new = not os.path.exists(os.path.join(folder, 'build.ninja'))
     if new:  # what an interrupted setup left
         shutil.rmtree(os.path.join(folder, 'meson-private'), ignore_errors=True)

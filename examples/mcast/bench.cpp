@@ -10,12 +10,12 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "tools/cli/cli.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"
 
@@ -63,21 +63,22 @@ void check(const weft::Status& status, const char* what) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Times one-to-many transfers by every algorithm, as ranks of a job.");
-  app.add_option("--algorithms", options.algorithms)->delimiter(',');
-  app.add_option("--bytes", options.bytes, "of a message")->delimiter(',');
-  app.add_option("--block-bytes", options.block_bytes, "of a block (1 MiB)")->delimiter(',');
-  app.add_option("--blocks", options.blocks, "cut every message into so many");
-  app.add_option("--iterations", options.iterations, "at least (5)");
-  app.add_option("--ms", options.ms, "that the transfers of a case take together at least (300)");
-  app.add_option("--warmup", options.warmup);
-  app.add_option("--in-flight", options.in_flight, "messages that the root sends at a time");
-  app.add_option("--small-bytes", options.small_bytes, "up to which a message is sent at once");
-  app.add_option("--ranks-per-rack", options.ranks_per_rack);
-  app.add_flag("--posts", options.posts, "buffers are posted ahead");
-  app.add_flag("--check", options.checks, "compare every byte");
-  app.add_flag("--delivery-all", options.delivery_all);
-  CLI11_PARSE(app, argc, argv);
+  weft::cli::Command app("mcast_bench",
+                   "Times one-to-many transfers by every algorithm, as ranks of a job.");
+  app.option("--algorithms", options.algorithms).separated_by_commas();
+  app.option("--bytes", options.bytes, "of a message").separated_by_commas();
+  app.option("--block-bytes", options.block_bytes, "of a block (1 MiB)").separated_by_commas();
+  app.option("--blocks", options.blocks, "cut every message into so many");
+  app.option("--iterations", options.iterations, "at least (5)");
+  app.option("--ms", options.ms, "that the transfers of a case take together at least (300)");
+  app.option("--warmup", options.warmup);
+  app.option("--in-flight", options.in_flight, "messages that the root sends at a time");
+  app.option("--small-bytes", options.small_bytes, "up to which a message is sent at once");
+  app.option("--ranks-per-rack", options.ranks_per_rack);
+  app.flag("--posts", options.posts, "buffers are posted ahead");
+  app.flag("--check", options.checks, "compare every byte");
+  app.flag("--delivery-all", options.delivery_all);
+  if (const auto status = app.parse(argc, argv)) return *status;
   if (options.block_bytes.empty()) options.block_bytes = {1 << 20};
 
   try {

@@ -11,7 +11,6 @@
 #include <malloc.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -21,6 +20,7 @@
 #include <mutex>
 #include <random>
 
+#include "tools/cli/cli.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"
 
@@ -259,26 +259,24 @@ void run_streams(weft::transport::Job& job, weft::Multicast& multicast, const Op
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Times groups that share members, as ranks of a job on one machine.");
-  app.add_option("what", options.what,
-                 "replicas: objects go from rank 0 to three others at random; senders: groups of "
-                 "all ranks with one, half and all as roots; share: two equal groups")
-      ->required()
-      ->check(CLI::IsMember({"replicas", "senders", "share"}));
-  app.add_option("--algorithms", options.algorithms)->delimiter(',');
-  app.add_option("--block-bytes", options.block_bytes);
-  app.add_option("--transfers", options.transfers, "of replicas")->check(CLI::Range(1, 1'000'000));
-  app.add_option("--in-flight", options.in_flight, "of replicas: transfers at a time")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--median", options.median, "of replicas: bytes (the paper's are 12e6)")
-      ->check(CLI::Range(100.0, 1e9));
-  app.add_option("--sigma", options.sigma, "of replicas: of the logarithm of the size");
-  app.add_option("--seed", options.seed, "of replicas");
-  app.add_option("--bytes", options.bytes, "of senders and share: a message")
-      ->check(CLI::Range(1ull, 1ull << 40));
-  app.add_option("--messages", options.messages, "of share: by each group")
-      ->check(CLI::Range(1, 1'000'000));
-  CLI11_PARSE(app, argc, argv);
+  weft::cli::Command app("mcast_overlap",
+                   "Times groups that share members, as ranks of a job on one machine.");
+  app.option("what", options.what,
+             "replicas: objects go from rank 0 to three others at random; senders: groups of "
+             "all ranks with one, half and all as roots; share: two equal groups")
+      .required()
+      .one_of({"replicas", "senders", "share"});
+  app.option("--algorithms", options.algorithms).separated_by_commas();
+  app.option("--block-bytes", options.block_bytes);
+  app.option("--transfers", options.transfers, "of replicas").range(1, 1'000'000);
+  app.option("--in-flight", options.in_flight, "of replicas: transfers at a time").range(1, 1000);
+  app.option("--median", options.median, "of replicas: bytes (the paper's are 12e6)")
+      .range_real(100.0, 1e9);
+  app.option("--sigma", options.sigma, "of replicas: of the logarithm of the size");
+  app.option("--seed", options.seed, "of replicas");
+  app.option("--bytes", options.bytes, "of senders and share: a message").range(1ull, 1ull << 40);
+  app.option("--messages", options.messages, "of share: by each group").range(1, 1'000'000);
+  if (const auto status = app.parse(argc, argv)) return *status;
   try {
     weft::transport::Job job;
     weft::Multicast multicast(job);

@@ -7,7 +7,6 @@
 // Ranks of one host, or of hosts with one file system, are given stores of their own by --sockets.
 #include <mpi.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -24,6 +23,7 @@
 #include <thread>
 
 #include "bench_redis.hpp"
+#include "tools/cli/cli.hpp"
 #include "weft/object_store.hpp"
 
 namespace {
@@ -474,47 +474,43 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{
+  weft::cli::Command app{
+      "objstore_bench",
       "Puts, gets and deletes objects of this host, fetches others' from their hosts, beside "
       "Redis. Run it by weftrun: rank 0 fetches from all others, the last one measures its own "
       "host."};
   Options options;
   std::size_t least = 1024, greatest = 64 << 20;
-  const auto size = CLI::AsSizeValue(false);
-  app.add_option("--sockets", options.sockets,
-                 "where the stores listen: of rank 0, 1, ..., in turn; none: where they do anyway")
-      ->delimiter(',');
-  app.add_option("--what", options.what, "local, fetch, mix")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"local", "fetch", "mix"}));
-  app.add_option("--from", least, "the smallest size, which doubles twice until --to")
-      ->transform(size)
-      ->check(CLI::Range(std::size_t{16}, std::size_t{1} << 32))
-      ->capture_default_str();
-  app.add_option("--to", greatest, "the largest size")->transform(size)->capture_default_str();
-  app.add_option("--clients", options.clients, "how many at once, e.g. 1,2,4,8")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--reads", options.reads, "of a hundred calls in mixes")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 100))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "that medians are of")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch_bytes,
-                 "bytes of objects a host and batch; stores need several times as much")
-      ->transform(size)
-      ->capture_default_str();
-  app.add_option("--most", options.most, "objects a host and batch")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--redis", options.redis, "host:port of a Redis that rank 0 gets from");
-  app.add_option("--redis-local", options.redis_local,
-                 "host:port or unix:PATH of one on the last rank's host");
-  app.add_option("--json", options.json, "a file to write the points to");
-  CLI11_PARSE(app, argc, argv);
+  app.option("--sockets", options.sockets,
+             "where the stores listen: of rank 0, 1, ..., in turn; none: where they do anyway")
+      .separated_by_commas();
+  app.option("--what", options.what, "local, fetch, mix")
+      .separated_by_commas()
+      .one_of({"local", "fetch", "mix"});
+  app.option("--from", least, "the smallest size, which doubles twice until --to")
+      .bytes()
+      .range(std::size_t{16}, std::size_t{1} << 32)
+      .shows_default();
+  app.option("--to", greatest, "the largest size").bytes().shows_default();
+  app.option("--clients", options.clients, "how many at once, e.g. 1,2,4,8")
+      .separated_by_commas()
+      .range(1, 64)
+      .shows_default();
+  app.option("--reads", options.reads, "of a hundred calls in mixes")
+      .separated_by_commas()
+      .range(0, 100)
+      .shows_default();
+  app.option("--rounds", options.rounds, "that medians are of").range(1, 1000).shows_default();
+  app.option("--batch", options.batch_bytes,
+             "bytes of objects a host and batch; stores need several times as much")
+      .bytes()
+      .shows_default();
+  app.option("--most", options.most, "objects a host and batch").range(1, 1 << 20).shows_default();
+  app.option("--redis", options.redis, "host:port of a Redis that rank 0 gets from");
+  app.option("--redis-local", options.redis_local,
+             "host:port or unix:PATH of one on the last rank's host");
+  app.option("--json", options.json, "a file to write the points to");
+  if (const auto status = app.parse(argc, argv)) return *status;
   for (std::size_t bytes = least; bytes <= greatest; bytes *= 4) options.sizes.push_back(bytes);
   int level;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);

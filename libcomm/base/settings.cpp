@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <numeric>
 #include <vector>
+
+#include "base/nearest_name.hpp"
 
 namespace weft {
 namespace {
@@ -29,27 +30,6 @@ const SettingRow* find_row(std::string_view name) {
   for (const SettingRow& row : kRows)
     if (row.name == name) return &row;
   return nullptr;
-}
-
-// Levenshtein's distance, for "did you mean".
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
-}
-
-const SettingRow& nearest_row(std::string_view name) {
-  return *std::ranges::min_element(
-      kRows, {}, [name](const SettingRow& row) { return edit_distance(name, row.name); });
 }
 
 // "a|b|c" of a choice's meaning.
@@ -265,11 +245,14 @@ std::uint64_t Settings::ns(Setting id) const noexcept {
 
 Status Settings::set(std::string_view name, std::string_view value) {
   const SettingRow* row = find_row(name);
-  if (row == nullptr)
-    return {
-        Code::bad_setting,
-        fmt::format("WEFT_{} is not a setting; the nearest one is WEFT_{} (weft-info lists all)",
-                    name, nearest_row(name).name)};
+  if (row == nullptr) {
+    std::vector<std::string> names;
+    for (const SettingRow& each : kRows) names.emplace_back(each.name);
+    const auto near = nearest_name(name, names);
+    return {Code::bad_setting,
+            fmt::format("WEFT_{} is not a setting; {}weft-info --settings lists all", name,
+                        near ? "did you mean WEFT_" + *near + "? " : "")};
+  }
   std::int64_t number = 0;
   if (!parse(*row, value, number))
     return {Code::bad_setting,

@@ -82,7 +82,7 @@ TEST_CASE("a PMI server that is not there is an error") {
 TEST_CASE("an unknown or bad setting is an error that names it") {
   Process run({JOB_PROBE}, {{"WEFT_SPIM_US", "1"}});
   CHECK(run.wait() == 3);
-  CHECK(has(run.err(), "WEFT_SPIM_US is not a setting; the nearest one is WEFT_SPIN_US"));
+  CHECK(has(run.err(), "WEFT_SPIM_US is not a setting; did you mean WEFT_SPIN_US?"));
 }
 
 TEST_CASE("ranks started by hand find each other, in whatever order they start") {

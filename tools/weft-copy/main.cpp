@@ -3,7 +3,6 @@
 #include <sodium.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -12,6 +11,7 @@
 #include "mcast/copy/listen.hpp"
 #include "mcast/copy/receiver.hpp"
 #include "mcast/copy/sender.hpp"
+#include "tools/cli/cli.hpp"
 
 namespace {
 
@@ -34,7 +34,8 @@ std::vector<std::string> hosts_of_slurm() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  weft::cli::Command app(
+      "weft-copy",
       "Copies files and folders to many hosts at once: each host passes on what it gets, so many\n"
       "take little longer than one. Receivers are started by WEFT_LAUNCH (ssh -oBatchMode=yes\n"
       "{host}); weft-copy must be there under the same path. What a host has already, by size and\n"
@@ -45,35 +46,32 @@ int main(int argc, char** argv) {
   std::string hosts, host_file, listening, folder, name, reach;
   bool receives = false, is_below = false, deletes = false;
   double rate = 0;
-  app.add_option("paths", options.paths, "files and folders; -: standard input, with --name");
-  app.add_option(
-      "--hosts", hosts,
-      "a,node[01-16]:FOLDER,...: where to, and below which folder; in a job of Slurm its "
-      "other hosts, if none are named");
-  app.add_option("--hosts-file", host_file, "one host a line");
-  app.add_option("--listening", listening, "a:PORT,b:PORT,...: where --listen runs");
-  app.add_option("--secret-file", options.secret_file,
-                 "of --listen and --listening: the secret, readable by its owner alone");
-  app.add_option(
-      "--listen", listen_options.address,
-      "HOST:PORT: wait for senders, and receive below this folder; 0.0.0.0: any network");
-  app.add_option("--into", folder,
-                 "folder for hosts that name none (this one's path; where --listen runs, "
-                 "its own)");
-  app.add_option("--name", name, "of what comes by standard input");
-  app.add_option("--rate", rate, "MB/s at most")->check(CLI::PositiveNumber);
-  app.add_flag("--delete", deletes,
-               "delete what is in copied folders there and not here, and what is in the way of "
-               "something of another kind; nothing at or below what can't be read here");
-  app.add_flag(
-      "--resume", options.resumes,
-      "go on in the middle of large files that an earlier run with --resume did not finish");
-  app.add_flag("--dry-run", options.is_dry, "only print which files would be sent, and deleted");
-  app.add_flag("--quiet", options.is_quiet);
-  app.add_flag("--receive", receives, "be a receiver; for weft-copy itself");
-  app.add_flag("--below", is_below, "of --receive: only below this folder; for weft-copy itself");
-  app.add_option("--reach", reach, "talk to this listener; for weft-copy itself");
-  CLI11_PARSE(app, argc, argv);
+  app.option("paths", options.paths, "files and folders; -: standard input, with --name");
+  app.option("--hosts", hosts,
+             "a,node[01-16]:FOLDER,...: where to, and below which folder; in a job of Slurm its "
+             "other hosts, if none are named");
+  app.option("--hosts-file", host_file, "one host a line");
+  app.option("--listening", listening, "a:PORT,b:PORT,...: where --listen runs");
+  app.option("--secret-file", options.secret_file,
+             "of --listen and --listening: the secret, readable by its owner alone");
+  app.option("--listen", listen_options.address,
+             "HOST:PORT: wait for senders, and receive below this folder; 0.0.0.0: any network");
+  app.option("--into", folder,
+             "folder for hosts that name none (this one's path; where --listen runs, "
+             "its own)");
+  app.option("--name", name, "of what comes by standard input");
+  app.option("--rate", rate, "MB/s at most").positive();
+  app.flag("--delete", deletes,
+           "delete what is in copied folders there and not here, and what is in the way of "
+           "something of another kind; nothing at or below what can't be read here");
+  app.flag("--resume", options.resumes,
+           "go on in the middle of large files that an earlier run with --resume did not finish");
+  app.flag("--dry-run", options.is_dry, "only print which files would be sent, and deleted");
+  app.flag("--quiet", options.is_quiet);
+  app.flag("--receive", receives, "be a receiver; for weft-copy itself");
+  app.flag("--below", is_below, "of --receive: only below this folder; for weft-copy itself");
+  app.option("--reach", reach, "talk to this listener; for weft-copy itself");
+  if (const auto status = app.parse(argc, argv)) return *status;
   if (::sodium_init() < 0) return 1;
   if (receives) return weft::copy::run_receiver(is_below);
 

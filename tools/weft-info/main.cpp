@@ -2,14 +2,15 @@
 #include <fmt/core.h>
 #include <stdio.h>
 
-#include <charconv>
-#include <string_view>
+#include <limits>
+#include <string>
 
 #include "base/info.hpp"
 #include "base/stats.hpp"
 #include "coll/offload/info.hpp"
 #include "lanes/fabrics.hpp"
 #include "peer/address.hpp"
+#include "tools/cli/cli.hpp"
 #include "tools/weft-info/collectives.hpp"
 #include "tools/weft-info/tune.hpp"
 #include "weft/job.hpp"
@@ -21,42 +22,7 @@ namespace {
 
 using namespace weft;
 
-std::string help_text(const InfoReport& report) {
-  std::string text =
-      "weft-info: settings, and what was found on this machine\n\n"
-      "  weft-info [options]   without options: everything not marked *\n\n";
-  for (const InfoSection& section : report.sections())
-    text += fmt::format("  --{:12} {}{}\n", section.name, section.by_default ? "" : "* ",
-                        section.meaning);
-  return text +
-         "  --attach PID   what a running process has sent to and received from each peer, and "
-         "nothing else\n"
-         "  --collectives PROCESSES HOSTS   the same for so many, and nothing else\n"
-         "  --tune [PROCESSES]   measures between two hosts, as in weftrun --hosts a,b -n 2 "
-         "weft-info "
-         "--tune, and prints the setting that makes collectives of up to so many processes (256) "
-         "take what is fastest there; with WEFT_OFFLOAD set it times the switch too, among all "
-         "processes\n"
-         "  --peer ADDRESS [--secret S]   meets the Node at this address, and says over which "
-         "fabric\n"
-         "  --version, --help\n";
-}
-
-// Parses an argument of the command line, or null. Returns 0 if it is not a number above 0.
-int count_of(const char* word) {
-  const std::string_view text = word != nullptr ? word : "";
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() && number > 0 ? number : 0;
-}
-
-// process: an argument of the command line, or null.
-int print_stats(const char* process) {
-  const pid_t pid = count_of(process);
-  if (pid == 0) {
-    fputs("weft-info: --attach wants the number of a process\n", stderr);
-    return 2;
-  }
+int print_stats(pid_t pid) {
   std::string text;
   if (Status status = stats::read(pid, text); !status) {
     fprintf(stderr, "weft-info: %s\n", status.text().c_str());
@@ -108,55 +74,59 @@ int main(int argc, char** argv) {
   report.add({"offload", "whether allreduce goes through switches, and why not", true,
               [&] { return offload::offload_text(settings); }});
 
-  std::vector<std::string> names;
-  std::string peer, secret;
-  int num_processes = -1, num_hosts = 0;  // given on the command line, if not -1
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--attach") return print_stats(argv[i + 1]);
-    if (word == "--help" || word == "-h") {
-      fputs(help_text(report).c_str(), stdout);
-      return 0;
-    }
-    if (word == "--version") {
-      puts("weft-info (Weft) " WEFT_VERSION);
-      return 0;
-    }
-    if (word == "--collectives" && i + 1 < argc && argv[i + 1][0] != '-') {
-      num_processes = count_of(argv[++i]);
-      if (i + 1 < argc) num_hosts = count_of(argv[++i]);
-      continue;
-    }
-    if (word == "--tune") {
-      const int most = argv[i + 1] == nullptr ? 256 : count_of(argv[i + 1]);
-      if (most < 2 || most > 1024) {
-        fputs("weft-info: --tune takes a number of processes from 2 to 1024\n", stderr);
-        return 2;
-      }
-      if (environment) return tune(settings, most);
-      fprintf(stderr, "weft-info: %s\n", environment.text().c_str());
-      return 1;
-    }
-    if (word == "--peer" || word == "--secret") {
-      if (i + 1 == argc) {
-        fprintf(stderr, "weft-info: %s takes a value\n", argv[i]);
-        return 2;
-      }
-      (word == "--peer" ? peer : secret) = argv[++i];
-      continue;
-    }
-    if (!word.starts_with("--")) {
-      fprintf(stderr, "weft-info: %s is no option (--help lists them)\n", argv[i]);
-      return 2;
-    }
-    names.emplace_back(word.substr(2));
+  cli::Command app("weft-info",
+                   "Prints the settings and what was found on this machine. Without options: the\n"
+                   "sections that are not marked *.");
+  std::vector<cli::Option> asked;
+  bool is_flag = false;
+  std::vector<int> shape;
+  for (const InfoSection& section : report.sections()) {
+    const std::string about = (section.by_default ? "" : "* ") + section.meaning;
+    asked.push_back(section.name == "collectives"
+                        ? app.option("--collectives", shape,
+                                     about + "; PROCESSES HOSTS: of so many, and nothing else")
+                              .values(0, 2)
+                              .range(1, 1 << 30)
+                        : app.flag("--" + section.name, is_flag, about));
   }
-  if (!peer.empty() && environment) return show_peer(peer, secret);
+  int pid = 0, most = 256;
+  std::string peer, secret;
+  const cli::Option attach =
+      app.option("--attach", pid,
+                 "what the running process PID has sent to and received from each peer, and "
+                 "nothing else")
+          .range(1, std::numeric_limits<pid_t>::max())
+          .value_name("PID");
+  const cli::Option tunes =
+      app.option("--tune", most,
+                 "measure between two hosts, as in weftrun --hosts a,b -n 2 weft-info --tune, and "
+                 "print the setting that makes collectives of up to so many processes take what "
+                 "is fastest there; with WEFT_OFFLOAD set it times the switch too, among all "
+                 "processes")
+          .value_or("256")
+          .range(2, 1024);
+  const cli::Option meets =
+      app.option("--peer", peer, "meet the Node at ADDRESS, and say over which fabric")
+          .value_name("ADDRESS");
+  app.option("--secret", secret, "of --peer").needs(meets);
+  if (const auto status = app.parse(argc, argv)) return *status;
+
+  if (attach.is_given()) return print_stats(pid);
+  if (tunes.is_given()) {
+    if (environment) return tune(settings, most);
+    fprintf(stderr, "weft-info: %s\n", environment.text().c_str());
+    return 1;
+  }
+  if (meets.is_given() && environment) return show_peer(peer, secret);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    if (asked[i].is_given()) names.push_back(report.sections()[i].name);
   std::string text;
-  const Status status = num_processes < 0 ? report.print(names, text)
-                                          : chosen_text(settings, num_processes, num_hosts, text);
+  const Status status =
+      shape.empty() ? report.print(names, text)
+                    : chosen_text(settings, shape[0], shape.size() > 1 ? shape[1] : 0, text);
   if (!status) {
-    fprintf(stderr, "weft-info: %s (--help lists them)\n", status.text().c_str());
+    fprintf(stderr, "weft-info: %s\n", status.text().c_str());
     return 2;
   }
   fputs(text.c_str(), stdout);

@@ -1,11 +1,11 @@
 // weft-mcast: what a multicast would take, and which way groups should go, without doing it.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "mcast/plan/plan.hpp"
 #include "mcast/simulate/simulate.hpp"
+#include "tools/cli/cli.hpp"
 
 namespace {
 
@@ -63,57 +63,52 @@ int run(Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("What a multicast would take, and which way groups should go, without doing it.");
-  app.require_subcommand(1);
-  CLI::App& command = *app.add_subcommand(
-      "simulate", "plays the schedules over a modelled network, block by block");
-  command.add_option("--members", options.members, "how many, the root included; several: 2,4,8")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 65'535));
-  command.add_option("--algorithms", options.algorithms)->delimiter(',');
-  command.add_option("--bytes", options.bytes, "of the message (64 MiB)");
-  command.add_option("--block-bytes", options.block_bytes, "(1 MiB)")->check(CLI::PositiveNumber);
-  command.add_option("--rate", options.mbit, "of a member's link, each way, in Mbit/s (200)")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--latency-us", options.network.latency_us)->check(CLI::NonNegativeNumber);
+  weft::cli::Command app(
+      "weft-mcast",
+      "What a multicast would take, and which way groups should go, without doing it.");
+  app.requires_command();
+  weft::cli::Command& command =
+      app.command("simulate", "plays the schedules over a modelled network, block by block");
+  command.option("--members", options.members, "how many, the root included; several: 2,4,8")
+      .separated_by_commas()
+      .range(1, 65'535);
+  command.option("--algorithms", options.algorithms).separated_by_commas();
+  command.option("--bytes", options.bytes, "of the message (64 MiB)");
+  command.option("--block-bytes", options.block_bytes, "(1 MiB)").positive();
+  command.option("--rate", options.mbit, "of a member's link, each way, in Mbit/s (200)")
+      .positive();
+  command.option("--latency-us", options.network.latency_us).not_negative();
   command
-      .add_option("--block-us", options.network.block_us,
-                  "that a member needs for a block before it sends (0)")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--rack-members", options.rack_members, "members are in racks of so many")
-      ->check(CLI::PositiveNumber);
-  command.add_flag("--scattered", options.scattered, "the list of members goes from rack to rack");
+      .option("--block-us", options.network.block_us,
+              "that a member needs for a block before it sends (0)")
+      .not_negative();
+  command.option("--rack-members", options.rack_members, "members are in racks of so many")
+      .positive();
+  command.flag("--scattered", options.scattered, "the list of members goes from rack to rack");
   command
-      .add_option("--oversubscription", options.network.oversubscription,
-                  "how much less a rack's link carries than its members' together")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--delay-us", options.network.delay_us, "of blocks at random")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--delay-probability", options.network.delay_probability)
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", options.network.seed);
-  command.add_option("--slow-member", options.network.slow_member)->check(CLI::NonNegativeNumber);
-  command.add_option("--slow-factor", options.network.slow_factor, "of its link's rate: 0.5")
-      ->check(CLI::Range(0.0001, 1.0));
+      .option("--oversubscription", options.network.oversubscription,
+              "how much less a rack's link carries than its members' together")
+      .not_negative();
+  command.option("--delay-us", options.network.delay_us, "of blocks at random").not_negative();
+  command.option("--delay-probability", options.network.delay_probability).range_real(0.0, 1.0);
+  command.option("--seed", options.network.seed);
+  command.option("--slow-member", options.network.slow_member).not_negative();
+  command.option("--slow-factor", options.network.slow_factor, "of its link's rate: 0.5")
+      .range_real(0.0001, 1.0);
 
-  CLI::App& plan = *app.add_subcommand(
+  weft::cli::Command& plan = app.command(
       "plan", "decides which groups get trees in the switches, and which go by the pipeline");
   weft::mcast::PlanFiles files;
   weft::mcast::PlanOptions plan_options;
-  plan.add_option("topology", files.topology, "what ibnetdiscover prints")->required();
-  plan.add_option("groups", files.groups, "one a line: its id, then port GUIDs or names")
-      ->required();
-  plan.add_option("--entries", plan_options.entries,
-                  "of a switch's multicast table that may be used (no limit)")
-      ->check(CLI::Range(1u, weft::mcast::kLastMlid - weft::mcast::kFirstMlid + 1));
-  plan.add_option("--min-members", plan_options.min_members, "of a group that gets a tree (3)")
-      ->check(CLI::Range(2, 65'535));
-  plan.add_option("--json", files.json, "every group's way, to this file");
-  plan.add_option("--tables", files.tables, "the trees, for weft-mcroute install, to this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  plan.option("topology", files.topology, "what ibnetdiscover prints").required();
+  plan.option("groups", files.groups, "one a line: its id, then port GUIDs or names").required();
+  plan.option("--entries", plan_options.entries,
+              "of a switch's multicast table that may be used (no limit)")
+      .range(1u, weft::mcast::kLastMlid - weft::mcast::kFirstMlid + 1);
+  plan.option("--min-members", plan_options.min_members, "of a group that gets a tree (3)")
+      .range(2, 65'535);
+  plan.option("--json", files.json, "every group's way, to this file");
+  plan.option("--tables", files.tables, "the trees, for weft-mcroute install, to this file");
+  if (const auto status = app.parse(argc, argv)) return *status;
   return plan ? weft::mcast::run_plan(files, plan_options) : run(options);
 }

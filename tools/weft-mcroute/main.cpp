@@ -2,7 +2,6 @@
 // input or a routing that its own check refuses.
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "mcast/routing/files.hpp"
 #include "mcast/routing/install.hpp"
 #include "mcast/routing/paper/paper.hpp"
+#include "tools/cli/cli.hpp"
 #include "weft/mcast_routing.hpp"
 
 namespace {
@@ -258,32 +258,30 @@ int paper(const PaperOptions& options) {
   return status.ok() ? 0 : fail(status);
 }
 
-void add_install_options(CLI::App* command, InstallOptions* options) {
-  command->add_option("--topology", options->topology, "the fabric the tables were made for")
-      ->required();
-  command->add_option("--tables,tables", options->tables, "what to write, in either form")
-      ->required();
-  command->add_option("--previous", options->previous,
-                      "tables that an earlier install wrote: their entries may be changed, and "
-                      "those no longer wanted are emptied");
-  command->add_flag("--replace-foreign", options->replace_foreign,
-                    "write over entries that are neither empty nor of --previous");
-  command->add_flag("--dry-run", options->dry_run, "read the fabric, print, write nothing");
-  command->add_option("--first-mlid", options->first_mlid, "MLID of the tables' first entry")
-      ->capture_default_str();
-  command->add_option("--device", options->device, "such as mlx5_0; without it, the first");
-  command->add_option("--port", options->port, "of the device; without it, the first that is up");
-  command->add_option("--timeout-ms", options->timeout_ms, "for each of 3 attempts of a packet")
-      ->check(CLI::Range(1, 60000))
-      ->capture_default_str();
-  command->add_option("--m-key", options->key, "management key of the fabric's switches");
+void add_install_options(cli::Command& command, InstallOptions* options) {
+  command.option("--topology", options->topology, "the fabric the tables were made for").required();
+  command.option("--tables,tables", options->tables, "what to write, in either form").required();
+  command.option("--previous", options->previous,
+                 "tables that an earlier install wrote: their entries may be changed, and "
+                 "those no longer wanted are emptied");
+  command.flag("--replace-foreign", options->replace_foreign,
+               "write over entries that are neither empty nor of --previous");
+  command.flag("--dry-run", options->dry_run, "read the fabric, print, write nothing");
+  command.option("--first-mlid", options->first_mlid, "MLID of the tables' first entry")
+      .shows_default();
+  command.option("--device", options->device, "such as mlx5_0; without it, the first");
+  command.option("--port", options->port, "of the device; without it, the first that is up");
+  command.option("--timeout-ms", options->timeout_ms, "for each of 3 attempts of a packet")
+      .range(1, 60000)
+      .shows_default();
+  command.option("--m-key", options->key, "management key of the fabric's switches");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Multicast routing for switches with few table entries");
-  app.require_subcommand(1);
+  cli::Command app("weft-mcroute", "Multicast routing for switches with few table entries");
+  app.requires_command();
 
   std::string kind, pattern, sides, topology_path, groups_path, tables_path;
   std::vector<uint32_t> sizes;
@@ -291,73 +289,63 @@ int main(int argc, char** argv) {
   uint64_t seed = 1;
   RouteOptions options;
 
-  auto* topo_command = app.add_subcommand("topo", "print a topology as ibnetdiscover would");
+  auto& topo_command = app.command("topo", "print a topology as ibnetdiscover would");
   topo_command
-      ->add_option(
-          "kind", kind,
-          "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | "
-          "supernodes COUNT LEAVES HOSTS MIDDLES DIRECTORS PATHS | torus X Y Z HOSTS | "
-          "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
-          "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
-      ->required();
-  topo_command->add_option("sizes,--ports", sizes, "the kind's sizes");
+      .option("kind", kind,
+              "fat-tree PORTS | pruned-fat-tree LEAVES HOSTS SPINES CABLES | "
+              "supernodes COUNT LEAVES HOSTS MIDDLES DIRECTORS PATHS | torus X Y Z HOSTS | "
+              "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
+              "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
+      .required();
+  topo_command.option("sizes,--ports", sizes, "the kind's sizes");
 
-  auto* groups_command = app.add_subcommand("groups", "print groups made by pattern");
-  groups_command->add_option("pattern", pattern)
-      ->required()
-      ->check(CLI::IsMember({"grid", "random"}));
-  groups_command->add_option("sizes", sides, "AxB, AxBxC, or COUNTxSIZE")->required();
-  groups_command->add_option("--topology", topology_path)->required();
-  groups_command->add_option("--per-host", per_host, "processes on a host");
-  groups_command->add_option("--seed", seed, "of random groups");
+  auto& groups_command = app.command("groups", "print groups made by pattern");
+  groups_command.option("pattern", pattern).required().one_of({"grid", "random"});
+  groups_command.option("sizes", sides, "AxB, AxBxC, or COUNTxSIZE").required();
+  groups_command.option("--topology", topology_path).required();
+  groups_command.option("--per-host", per_host, "processes on a host");
+  groups_command.option("--seed", seed, "of random groups");
 
-  auto* route_command = app.add_subcommand("route", "route groups and check the tables");
-  route_command->add_option("--topology", options.topology)->required();
-  route_command->add_option("--groups", options.groups)->required();
-  route_command->add_option("--algorithm", options.algorithm)
-      ->check(CLI::IsMember(
-          {"mr4lms", "opensm-minhop", "opensm-sssp", "paper-sssp", "paper-sssp-first-root"}));
-  route_command->add_option("--colors", options.colors, "entries a switch has, or unlimited");
-  route_command->add_option("--old-trees", options.old_trees, "when groups merge")
-      ->check(CLI::IsMember({"keep", "destroy"}));
+  auto& route_command = app.command("route", "route groups and check the tables");
+  route_command.option("--topology", options.topology).required();
+  route_command.option("--groups", options.groups).required();
+  route_command.option("--algorithm", options.algorithm)
+      .one_of({"mr4lms", "opensm-minhop", "opensm-sssp", "paper-sssp", "paper-sssp-first-root"});
+  route_command.option("--colors", options.colors, "entries a switch has, or unlimited");
+  route_command.option("--old-trees", options.old_trees, "when groups merge")
+      .one_of({"keep", "destroy"});
   route_command
-      ->add_option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
-      ->check(CLI::Range(1, 64));
-  route_command->add_option("--trace", options.trace, "file of create and delete events");
-  route_command->add_option("--json", options.json);
-  route_command->add_option("--tables", options.tables, "in the form of opensm.mcfdbs");
-  route_command->add_option("--dump-fts", options.dump_fts, "in the form of dump_fts -M");
+      .option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
+      .range(1, 64);
+  route_command.option("--trace", options.trace, "file of create and delete events");
+  route_command.option("--json", options.json);
+  route_command.option("--tables", options.tables, "in the form of opensm.mcfdbs");
+  route_command.option("--dump-fts", options.dump_fts, "in the form of dump_fts -M");
 
-  auto* verify_command = app.add_subcommand("verify", "forward packets through tables");
-  verify_command->add_option("--topology", topology_path)->required();
-  verify_command->add_option("--groups", groups_path)->required();
-  verify_command->add_option("--tables,tables", tables_path)->required();
-  verify_command->add_option("--colors", colors, "entries a switch has");
+  auto& verify_command = app.command("verify", "forward packets through tables");
+  verify_command.option("--topology", topology_path).required();
+  verify_command.option("--groups", groups_path).required();
+  verify_command.option("--tables,tables", tables_path).required();
+  verify_command.option("--colors", colors, "entries a switch has");
 
-  auto* install_command = app.add_subcommand("install", "write tables into the fabric");
+  auto& install_command = app.command("install", "write tables into the fabric");
   InstallOptions install_options;
   add_install_options(install_command, &install_options);
   PaperOptions paper_options;
-  auto* paper_command =
-      app.add_subcommand("paper", "run the evaluation of the MR4LMS paper and draw its figures");
-  paper_command->add_option("--out", paper_options.out, "folder for results and pictures")
-      ->required();
-  paper_command->add_option("--only", paper_options.only,
-                            "one fabric (a preset's name), or scaling");
-  paper_command->add_option("--runs", paper_options.runs, "only runs whose name contains this");
-  paper_command->add_flag("--quick", paper_options.quick, "small fabrics of the same kinds");
-  paper_command->add_flag("--draw", paper_options.draw_only, "only draw, from earlier results");
+  auto& paper_command =
+      app.command("paper", "run the evaluation of the MR4LMS paper and draw its figures");
+  paper_command.option("--out", paper_options.out, "folder for results and pictures").required();
+  paper_command.option("--only", paper_options.only, "one fabric (a preset's name), or scaling");
+  paper_command.option("--runs", paper_options.runs, "only runs whose name contains this");
+  paper_command.flag("--quick", paper_options.quick, "small fabrics of the same kinds");
+  paper_command.flag("--draw", paper_options.draw_only, "only draw, from earlier results");
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (*topo_command) return topo(kind, sizes);
-  if (*groups_command) return groups(pattern, sides, topology_path, per_host, seed);
-  if (*paper_command) return paper(paper_options);
-  if (*route_command) return route(options);
-  if (*install_command) {
+  if (const auto status = app.parse(argc, argv)) return *status;
+  if (topo_command) return topo(kind, sizes);
+  if (groups_command) return groups(pattern, sides, topology_path, per_host, seed);
+  if (paper_command) return paper(paper_options);
+  if (route_command) return route(options);
+  if (install_command) {
     const Status status = install(install_options);
     return status.ok() ? 0 : fail(status);
   }

@@ -2,13 +2,13 @@
 // Exit status: 0, 1 if nothing could be drawn, 2 for bad arguments.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "coll/offload/model.hpp"
 #include "coll/offload/paper_tables.hpp"
+#include "tools/cli/cli.hpp"
 
 namespace {
 
@@ -130,26 +130,19 @@ int draw(const std::string& file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("When allreduce by switches pays.");
-  app.set_version_flag("--version", "weft-offload (Weft) " WEFT_VERSION);
-  app.require_subcommand(1);
-  auto* simulate = app.add_subcommand(
+  weft::cli::Command app("weft-offload", "When allreduce by switches pays.");
+  app.requires_command();
+  auto& simulate = app.command(
       "simulate", "predict times on the paper's hosts, links and switches, and where switches pay");
   Case given;
   std::string plot;
-  auto* nodes = simulate->add_option("--nodes", given.nodes, "of one case alone")
-                    ->check(CLI::Range(1, 1 << 20));
-  simulate->add_option("--processes", given.processes, "of a node")
-      ->needs(nodes)
-      ->check(CLI::Range(1, 1 << 16));
-  simulate->add_option("--bytes", given.bytes, "of the vector")->needs(nodes);
-  simulate->add_option("--plot", plot, "an SVG file to draw (by gnuplot)");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (*nodes) {
+  const weft::cli::Option nodes =
+      simulate.option("--nodes", given.nodes, "of one case alone").range(1, 1 << 20);
+  simulate.option("--processes", given.processes, "of a node").needs(nodes).range(1, 1 << 16);
+  simulate.option("--bytes", given.bytes, "of the vector").needs(nodes);
+  simulate.option("--plot", plot, "an SVG file to draw (by gnuplot)");
+  if (const auto status = app.parse(argc, argv)) return *status;
+  if (nodes.is_given()) {
     for (int method = 0; method < 4; ++method)
       fmt::print("{:9} {:8.2f} us\n", kNames[method],
                  predict_us(static_cast<Method>(method), given));

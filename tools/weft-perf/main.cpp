@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "base/wait.hpp"
+#include "tools/cli/cli.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
 
@@ -399,29 +399,28 @@ std::uint64_t parse_bytes(std::string text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{
-      "weft-perf: latency and bandwidth between two Nodes\n\n"
-      "  weft-perf --listen host:port     on one host; prints its address\n"
-      "  weft-perf host:port [options]    on the other, or the same"};
+  cli::Command app{"weft-perf",
+                   "weft-perf: latency and bandwidth between two Nodes\n\n"
+                   "  weft-perf --listen host:port     on one host; prints its address\n"
+                   "  weft-perf host:port [options]    on the other, or the same"};
   std::string listen, address,
       tests = "get_lat,put_lat,cas,fetch_add,send_lat,get_bw,put_bw,send_bw,batch", bytes = "8:1M",
       json, secret = "weft-perf";
   std::size_t depth = 64;
   int threads = 1;
   double seconds = 0.3;
-  app.add_option("address", address, "of a weft-perf that listens");
-  app.add_option("--listen", listen, "host:port or unix:/path to wait at");
-  app.add_option("--test", tests, "of " + tests);
-  app.add_option("--bytes", bytes, "one length, or FROM:TO in steps of 8 times (8:1M)");
-  app.add_option("--depth", depth, "how many are under way in _bw and batch (64)")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--threads", threads,
-                 "threads at work in get_lat, cas, fetch_add, get_bw, put_bw, batch (1)")
-      ->check(CLI::Range(1, 256));
-  app.add_option("--seconds", seconds, "for each figure (0.3)");
-  app.add_option("--secret", secret, "which both sides must know (weft-perf)");
-  app.add_option("--json", json, "a file for the results");
-  CLI11_PARSE(app, argc, argv);
+  app.option("address", address, "of a weft-perf that listens");
+  app.option("--listen", listen, "host:port or unix:/path to wait at");
+  app.option("--test", tests, "of " + tests);
+  app.option("--bytes", bytes, "one length, or FROM:TO in steps of 8 times (8:1M)");
+  app.option("--depth", depth, "how many are under way in _bw and batch (64)").range(1, 4096);
+  app.option("--threads", threads,
+             "threads at work in get_lat, cas, fetch_add, get_bw, put_bw, batch (1)")
+      .range(1, 256);
+  app.option("--seconds", seconds, "for each figure (0.3)");
+  app.option("--secret", secret, "which both sides must know (weft-perf)");
+  app.option("--json", json, "a file for the results");
+  if (const auto status = app.parse(argc, argv)) return *status;
   if (listen.empty() == address.empty()) fail("one of ADDRESS and --listen is wanted; see --help");
 
   NodeSettings settings;

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "tools/cli/cli.hpp"
 
 namespace {
 
@@ -24,20 +25,19 @@ std::string library() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  weft::cli::Command app(
+      "weft-profile",
       "Runs an MPI program and reports at its end what its calls have cost: by function and\n"
       "communicator their number, time and bytes, on standard error.\n\n"
       "  weftrun -n 4 weft-profile ./program            the same as weftrun --profile\n"
       "  mpirun -n 4 weft-profile --out p ./program     under any launcher; p.json and p.svg, the\n"
       "                                                 matrix of messages as a picture");
-  app.name("weft-profile");
-  app.prefix_command();
+  app.passes_rest();
   std::string out;
-  app.add_option("--out", out, "write PREFIX.json and PREFIX.svg too (who sent how much to whom)")
-      ->type_name("PREFIX");
-  app.set_version_flag("--version", WEFT_VERSION);
-  CLI11_PARSE(app, argc, argv);
-  const std::vector<std::string> words = app.remaining();
+  app.option("--out", out, "write PREFIX.json and PREFIX.svg too (who sent how much to whom)")
+      .value_name("PREFIX");
+  if (const auto status = app.parse(argc, argv)) return *status;
+  const std::vector<std::string> words = app.rest();
   if (words.empty()) {
     fmt::print(stderr, "weft-profile: which program? weft-profile --help shows examples\n");
     return 2;

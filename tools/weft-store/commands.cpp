@@ -1,4 +1,5 @@
 #include "commands.hpp"
+#include "tools/cli/cli.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -217,12 +218,12 @@ int fail(const Status& status) {
   return 1;
 }
 
-void add_commands(CLI::App& app, const std::string& socket, std::function<int()>& command) {
+void add_commands(cli::Command& app, const std::string& socket, std::function<int()>& command) {
   const auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help,
-                       std::function<int(ObjectStore&, const Arguments&)> run) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback([&command, &socket, arguments, run] {
+                       std::function<int(ObjectStore&, const Arguments&)> run) -> cli::Command& {
+    cli::Command& sub = app.command(name, help);
+    sub.on_parse([&command, &socket, arguments, run] {
       command = [&socket, arguments, run] {
         try {
           const auto store = connect(socket);
@@ -234,73 +235,76 @@ void add_commands(CLI::App& app, const std::string& socket, std::function<int()>
     });
     return sub;
   };
-  const auto add_id = [&](CLI::App* sub) {
-    sub->add_option("ID", arguments->id, kIdHelp)->required();
+  const auto add_id = [&](cli::Command& sub) {
+    sub.option("ID", arguments->id, kIdHelp).required();
   };
-  const auto add_timeout = [&](CLI::App* sub) {
-    sub->add_option("--timeout", arguments->timeout_seconds, "seconds; below 0: for ever")
-        ->check(CLI::Range(-1.0, 1e9))
-        ->capture_default_str();
+  const auto add_timeout = [&](cli::Command& sub) {
+    sub.option("--timeout", arguments->timeout_seconds, "seconds; below 0: for ever")
+        .range_real(-1.0, 1e9)
+        .shows_default();
   };
-  CLI::App* sub = add("status", "objects, memory, evictions, clients", show_status);
-  auto* json = sub->add_flag("--json", arguments->is_json, "as one line of JSON");
-  sub->add_flag("--prometheus", arguments->is_prometheus, "for a scraper")->excludes(json);
-  sub->add_option("--watch", arguments->watch_seconds, "again every so many seconds")
-      ->expected(0, 1)
-      ->default_str("1")
-      ->check(CLI::Range(0.01, 3600.0));
-  sub = add("put", "a file, or standard input, as an object", put);
-  add_id(sub);
-  sub->add_option("FILE", arguments->file, "- or nothing: standard input");
-  sub->add_option("--ttl", arguments->ttl_seconds, "seconds until it goes by itself")
-      ->check(CLI::Range(0.0, 1e12));
-  sub->add_flag("--pin", arguments->is_pinned, "never evict it");
-  sub->add_option("--copies", arguments->copies, "hosts that have it before this returns")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  add_timeout(sub);
-  sub = add("get", "an object's data to standard output", get);
-  add_id(sub);
-  const auto size = CLI::AsSizeValue(false);
-  sub->add_option("--offset", arguments->offset,
-                  "from this byte on; of another host's object no copy is kept here then")
-      ->transform(size);
-  sub->add_option("--length", arguments->length, "so many bytes at most; as with --offset")
-      ->transform(size);
-  add_timeout(sub);
+  cli::Command& status_command = add("status", "objects, memory, evictions, clients", show_status);
+  const cli::Option json = status_command.flag("--json", arguments->is_json, "as one line of JSON");
+  status_command.flag("--prometheus", arguments->is_prometheus, "for a scraper").excludes(json);
+  status_command.option("--watch", arguments->watch_seconds, "again every so many seconds")
+      .value_or("1")
+      .range_real(0.01, 3600.0);
+  cli::Command& put_command = add("put", "a file, or standard input, as an object", put);
+  add_id(put_command);
+  put_command.option("FILE", arguments->file, "- or nothing: standard input");
+  put_command.option("--ttl", arguments->ttl_seconds, "seconds until it goes by itself")
+      .range_real(0.0, 1e12);
+  put_command.flag("--pin", arguments->is_pinned, "never evict it");
+  put_command.option("--copies", arguments->copies, "hosts that have it before this returns")
+      .range(1, 1000)
+      .shows_default();
+  add_timeout(put_command);
+  cli::Command& get_command = add("get", "an object's data to standard output", get);
+  add_id(get_command);
+  get_command
+      .option("--offset", arguments->offset,
+              "from this byte on; of another host's object no copy is kept here then")
+      .bytes();
+  get_command.option("--length", arguments->length, "so many bytes at most; as with --offset")
+      .bytes();
+  add_timeout(get_command);
   add("ls", "the objects of this host: id, data and metadata in bytes",
       [](ObjectStore& store, const Arguments&) { return list(store); });
-  sub = add("push", "an object to other hosts at once; tells what came of it at each", push);
-  add_id(sub);
-  sub->add_option("--to", arguments->hosts,
-                  "all; or hosts, as `status` names them or by the address where their store "
-                  "listens, with commas between them")
-      ->required()
-      ->delimiter(',');
-  sub->add_option("--timeout", arguments->push_seconds, "seconds; below 0: for ever")
-      ->check(CLI::Range(-1.0, 1e9))
-      ->capture_default_str();
-  sub = add("delete", "as soon as nobody uses it", [](ObjectStore& store, const Arguments& given) {
-    check(store.erase(parse(given.id)));
-    return 0;
-  });
-  add_id(sub);
-  sub = add("wait", "for objects; prints those that are here", wait);
-  sub->add_option("ID", arguments->ids, kIdHelp)->required();
-  sub->add_option("--least", arguments->least, "how many are enough; 0: all");
-  sub->add_flag("--fetch", arguments->fetches, "and bring them here from other hosts");
-  add_timeout(sub);
-  sub = add("pin", "never evict it", [](ObjectStore& store, const Arguments& given) {
-    check(store.pin(parse(given.id)));
-    return 0;
-  });
-  add_id(sub);
-  sub =
+  cli::Command& push_command =
+      add("push", "an object to other hosts at once; tells what came of it at each", push);
+  add_id(push_command);
+  push_command
+      .option("--to", arguments->hosts,
+              "all; or hosts, as `status` names them or by the address where their store "
+              "listens, with commas between them")
+      .required()
+      .separated_by_commas();
+  push_command.option("--timeout", arguments->push_seconds, "seconds; below 0: for ever")
+      .range_real(-1.0, 1e9)
+      .shows_default();
+  cli::Command& delete_command =
+      add("delete", "as soon as nobody uses it", [](ObjectStore& store, const Arguments& given) {
+        check(store.erase(parse(given.id)));
+        return 0;
+      });
+  add_id(delete_command);
+  cli::Command& wait_command = add("wait", "for objects; prints those that are here", wait);
+  wait_command.option("ID", arguments->ids, kIdHelp).required();
+  wait_command.option("--least", arguments->least, "how many are enough; 0: all");
+  wait_command.flag("--fetch", arguments->fetches, "and bring them here from other hosts");
+  add_timeout(wait_command);
+  cli::Command& pin_command =
+      add("pin", "never evict it", [](ObjectStore& store, const Arguments& given) {
+        check(store.pin(parse(given.id)));
+        return 0;
+      });
+  add_id(pin_command);
+  cli::Command& unpin_command =
       add("unpin", "evict it when its time comes", [](ObjectStore& store, const Arguments& given) {
         check(store.unpin(parse(given.id)));
         return 0;
       });
-  add_id(sub);
+  add_id(unpin_command);
 }
 
 }  // namespace weft::objstore

@@ -5,7 +5,6 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -19,6 +18,7 @@
 #include "objstore/store/bind.hpp"
 #include "objstore/store/log.hpp"
 #include "objstore/store/server.hpp"
+#include "tools/cli/cli.hpp"
 #include "weft/object_store.hpp"
 
 namespace {
@@ -172,77 +172,77 @@ int serve(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"The object store of this host. Without a command it serves until SIGTERM."};
+  cli::Command app{"weft-store",
+                   "The object store of this host. Without a command it serves until SIGTERM."};
   Options options;
-  const auto size = CLI::AsSizeValue(false);
-  app.add_option("--socket", options.socket, "where clients connect")->capture_default_str();
-  app.add_option("--memory", options.memory_bytes, "for objects, e.g. 4GiB")
-      ->transform(size)
-      ->check(CLI::Range(std::uint64_t{1} << 16, std::uint64_t{1} << 46))
-      ->capture_default_str();
-  app.add_option("--objects", options.max_objects, "how many at most")
-      ->check(CLI::Range(1u, kMaxEntries))
-      ->capture_default_str();
-  app.add_option("--spill", options.spill.folder,
-                 "a folder on disk for objects that are used least when memory is short; without "
-                 "it they are evicted");
-  app.add_option("--spill-limit", options.spill.limit_bytes,
-                 "bytes there at most; 0: as many as there is room for")
-      ->transform(size);
-  app.add_option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
-      ->transform(size);
-  app.add_option("--spin-us", options.spin_us,
-                 "microseconds to poll for more calls before sleeping; 0 on a busy host")
-      ->check(CLI::Range(0u, 1000000u))
-      ->capture_default_str();
-  app.add_flag("--huge-pages", options.huge_pages,
-               "objects in pages of 2 MiB, of those that vm.nr_hugepages sets aside");
-  app.add_option("--listen", options.manager.listen,
-                 "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
-  app.add_option("--peers", options.manager.peers,
-                 "where other stores listen; each tells of those that it knows");
-  app.add_option("--directory", options.manager.directory,
-                 "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
-                 "the stores also find each other")
-      ->capture_default_str();
-  app.add_option("--secret-file", options.secret_file, "its first line is what all stores know");
-  app.add_option("--threshold", options.manager.threshold_bytes,
+  app.option("--socket", options.socket, "where clients connect").shows_default();
+  app.option("--memory", options.memory_bytes, "for objects, e.g. 4GiB")
+      .bytes()
+      .range(std::uint64_t{1} << 16, std::uint64_t{1} << 46)
+      .shows_default();
+  app.option("--objects", options.max_objects, "how many at most")
+      .range(1u, kMaxEntries)
+      .shows_default();
+  app.option("--spill", options.spill.folder,
+             "a folder on disk for objects that are used least when memory is short; without "
+             "it they are evicted");
+  app.option("--spill-limit", options.spill.limit_bytes,
+             "bytes there at most; 0: as many as there is room for")
+      .bytes();
+  app.option("--quota", options.quota_bytes, "memory that one client's objects take; 0: any")
+      .bytes();
+  app.option("--spin-us", options.spin_us,
+             "microseconds to poll for more calls before sleeping; 0 on a busy host")
+      .range(0u, 1000000u)
+      .shows_default();
+  app.flag("--huge-pages", options.huge_pages,
+           "objects in pages of 2 MiB, of those that vm.nr_hugepages sets aside");
+  app.option("--listen", options.manager.listen,
+             "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
+  app.option("--peers", options.manager.peers,
+             "where other stores listen; each tells of those that it knows");
+  app.option("--directory", options.manager.directory,
+             "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
+             "the stores also find each other")
+      .shows_default();
+  app.option("--secret-file", options.secret_file, "its first line is what all stores know");
+  const cli::Option threshold =
+      app.option("--threshold", options.manager.threshold_bytes,
                  "objects from this size on are read by one-sided READ, smaller ones are sent")
-      ->transform(size)
-      ->capture_default_str();
-  app.add_option("--thresholds", options.thresholds_file,
-                 "where `calibrate` keeps its results, one a fabric; --threshold comes before them")
-      ->capture_default_str();
-  app.add_option("--bind", options.bind,
-                 "numa: run, and have the memory, next to the RDMA device; none: anywhere")
-      ->check(CLI::IsMember({"numa", "none"}))
-      ->capture_default_str();
-  app.add_option("--protocol", options.manager.protocol,
-                 "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
-                 "and given to whoever connects, to compare with")
-      ->check(CLI::IsMember({"node", "socket"}))
-      ->capture_default_str();
-  app.add_option("--lease-ms", options.manager.lease_ms,
-                 "how long an object is kept for a host that reads it")
-      ->check(CLI::Range(100u, 3600000u))
-      ->capture_default_str();
-  app.add_option("--register", options.registers,
-                 "what other hosts that have the secret can read: all memory (segment), or an "
-                 "object while they fetch it (object), which costs a registration for each")
-      ->check(CLI::IsMember({"segment", "object"}))
-      ->capture_default_str();
-  app.add_flag("--verify", options.manager.verifies,
-               "compare the checksums of what comes from other hosts before it is seen");
-  app.fallthrough();
-  app.require_subcommand(0, 1);
+          .bytes()
+          .shows_default();
+  app.option("--thresholds", options.thresholds_file,
+             "where `calibrate` keeps its results, one a fabric; --threshold comes before them")
+      .shows_default();
+  app.option("--bind", options.bind,
+             "numa: run, and have the memory, next to the RDMA device; none: anywhere")
+      .one_of({"numa", "none"})
+      .shows_default();
+  app.option("--protocol", options.manager.protocol,
+             "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
+             "and given to whoever connects, to compare with")
+      .one_of({"node", "socket"})
+      .shows_default();
+  app.option("--lease-ms", options.manager.lease_ms,
+             "how long an object is kept for a host that reads it")
+      .range(100u, 3600000u)
+      .shows_default();
+  app.option("--register", options.registers,
+             "what other hosts that have the secret can read: all memory (segment), or an "
+             "object while they fetch it (object), which costs a registration for each")
+      .one_of({"segment", "object"})
+      .shows_default();
+  app.flag("--verify", options.manager.verifies,
+           "compare the checksums of what comes from other hosts before it is seen");
+  app.takes_options_anywhere();
+  app.takes_command();
   std::function<int()> command;
   add_commands(app, options.socket, command);
   std::string calibrated;
-  CLI::App* sub = app.add_subcommand(
+  cli::Command& sub = app.command(
       "calibrate", "measure with another store from which size on reading is faster than sending");
-  sub->add_option("ADDRESS", calibrated, "where that store listens; with --secret-file")
-      ->required();
-  sub->callback([&] {
+  sub.option("ADDRESS", calibrated, "where that store listens; with --secret-file").required();
+  sub.on_parse([&] {
     command = [&] {
       std::string secret;
       Status status;
@@ -251,7 +251,7 @@ int main(int argc, char** argv) {
       return status ? 0 : fail(status);
     };
   });
-  CLI11_PARSE(app, argc, argv);
-  options.has_threshold = app.count("--threshold") != 0;
+  if (const auto status = app.parse(argc, argv)) return *status;
+  options.has_threshold = threshold.is_given();
   return command ? command() : serve(options);
 }

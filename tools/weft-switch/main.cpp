@@ -2,11 +2,11 @@
 // switch does not answer or does not conform, 2 for bad arguments.
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "base/wait.hpp"
 #include "coll/offload/port.hpp"
+#include "tools/cli/cli.hpp"
 #include "tools/weft-switch/bad_luck.hpp"
 #include "tools/weft-switch/bridge.hpp"
 #include "tools/weft-switch/conform.hpp"
@@ -125,67 +125,60 @@ int status(const std::string& address) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A switch in software that computes MPI_Allreduce on the way, and tools for such.");
-  app.set_version_flag("--version", "weft-switch (Weft) " WEFT_VERSION);
-  app.require_subcommand(1);
+  cli::Command app(
+      "weft-switch",
+      "A switch in software that computes MPI_Allreduce on the way, and tools for such.");
+  app.requires_command();
 
   ServeOptions options;
-  auto* serve_command = app.add_subcommand(
+  auto& serve_command = app.command(
       "serve", "be a switch at a UDP address, or between Ethernet interfaces, until killed");
-  serve_command->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
-      ->capture_default_str();
-  serve_command->add_option("--interface", options.interfaces,
-                            "an Ethernet interface to forward frames from and to, and take RoCEv2 "
-                            "packets from that are sent to --listen ADDRESS:4791, an address of "
-                            "this switch's own; to be repeated");
-  serve_command->add_option("--trunk", options.trunks,
-                            "an Ethernet interface to another switch; may be repeated. Of several "
-                            "a tor forwards frames by the first alone, a spine by all");
-  serve_command->add_option("--role", options.role, "tor: hosts hang on it; spine: switches do")
-      ->check(CLI::IsMember({"tor", "spine"}))
-      ->capture_default_str();
-  serve_command->add_option("--spine", options.spines,
-                            "ADDRESS:PORT of a switch above; may be repeated");
-  serve_command->add_option("--payload", options.core.payload_bytes, "bytes of data in a packet")
-      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
-      ->capture_default_str();
-  serve_command->add_option("--groups", options.core.max_groups, "groups at the same time")
-      ->capture_default_str();
-  serve_command->add_option("--slots", options.core.max_slots, "packets under way, of all groups")
-      ->capture_default_str();
+  serve_command.option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
+      .shows_default();
+  serve_command.option("--interface", options.interfaces,
+                       "an Ethernet interface to forward frames from and to, and take RoCEv2 "
+                       "packets from that are sent to --listen ADDRESS:4791, an address of "
+                       "this switch's own; to be repeated");
+  serve_command.option("--trunk", options.trunks,
+                       "an Ethernet interface to another switch; may be repeated. Of several "
+                       "a tor forwards frames by the first alone, a spine by all");
+  serve_command.option("--role", options.role, "tor: hosts hang on it; spine: switches do")
+      .one_of({"tor", "spine"})
+      .shows_default();
+  serve_command.option("--spine", options.spines,
+                       "ADDRESS:PORT of a switch above; may be repeated");
+  serve_command.option("--payload", options.core.payload_bytes, "bytes of data in a packet")
+      .range(16, static_cast<int>(kMaxPayloadBytes))
+      .shows_default();
+  serve_command.option("--groups", options.core.max_groups, "groups at the same time")
+      .shows_default();
+  serve_command.option("--slots", options.core.max_slots, "packets under way, of all groups")
+      .shows_default();
   serve_command
-      ->add_option("--bad-luck", options.bad_luck,
-                   "lose, double and reorder so many of 100 packets each, to try out hosts")
-      ->check(CLI::Range(0.0, 50.0));
-  serve_command->add_option("--slots-per-job", options.core.slots_per_job, "of one job's groups")
-      ->capture_default_str();
+      .option("--bad-luck", options.bad_luck,
+              "lose, double and reorder so many of 100 packets each, to try out hosts")
+      .range_real(0.0, 50.0);
+  serve_command.option("--slots-per-job", options.core.slots_per_job, "of one job's groups")
+      .shows_default();
 
   std::string address;
-  auto* status_command = app.add_subcommand("status", "what a switch has done so far");
-  status_command->add_option("ADDRESS:PORT", address)->required();
-  auto* conform_command =
-      app.add_subcommand("conform", "test whether a switch keeps to the protocol");
-  conform_command->add_option("ADDRESS:PORT", address)->required();
+  auto& status_command = app.command("status", "what a switch has done so far");
+  status_command.option("ADDRESS:PORT", address).required();
+  auto& conform_command = app.command("conform", "test whether a switch keeps to the protocol");
+  conform_command.option("ADDRESS:PORT", address).required();
   int children = 8, bytes = 256;
   double seconds = 1;
-  auto* speed_command =
-      app.add_subcommand("speed", "measure the core alone, fed from memory on one core");
-  speed_command->add_option("--children", children)
-      ->check(CLI::Range(1, kMaxChildren))
-      ->capture_default_str();
-  speed_command->add_option("--bytes", bytes, "of data in a packet")
-      ->check(CLI::Range(16, static_cast<int>(kMaxPayloadBytes)))
-      ->capture_default_str();
-  speed_command->add_option("--seconds", seconds)->check(CLI::Range(0.01, 60.0));
+  auto& speed_command = app.command("speed", "measure the core alone, fed from memory on one core");
+  speed_command.option("--children", children).range(1, kMaxChildren).shows_default();
+  speed_command.option("--bytes", bytes, "of data in a packet")
+      .range(16, static_cast<int>(kMaxPayloadBytes))
+      .shows_default();
+  speed_command.option("--seconds", seconds).range_real(0.01, 60.0);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (*serve_command) return serve(options);
-  if (*status_command) return status(address);
-  if (*speed_command) {
+  if (const auto status = app.parse(argc, argv)) return *status;
+  if (serve_command) return serve(options);
+  if (status_command) return status(address);
+  if (speed_command) {
     measure_speed(children, bytes / 4 * 4, seconds);
     return 0;
   }

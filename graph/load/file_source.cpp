@@ -315,7 +315,7 @@ Status FileSource::read_text(std::uint64_t begin, std::uint64_t end, EdgeStore& 
     if (inside) {
       const void* newline = std::memchr(block.data(), '\n', size);
       if (newline == nullptr) {
-        // Whose line it is tells that it is too long.
+        // The process whose line it is reports that it is too long.
         if (at_end || got == 0) return Code::ok;
         at += size;
         if (at >= end) return Code::ok;
@@ -396,7 +396,7 @@ Status FileSource::read_gzip(transport::Job& job, EdgeStore& edges,
     if (result.ok() && gzseek(file.get(), static_cast<z_off_t>(facts_.header_bytes), SEEK_SET) < 0)
       result = {Code::corrupt, path_ + ": cannot inflate it"};
     std::size_t kept = 0;
-    std::int64_t told = 0;
+    std::int64_t reported = 0;
     for (int to = 0; result.ok(); to = (to + 1) % job.size()) {
       const int got = gzread(file.get(), text + kept, static_cast<unsigned>(kBlockBytes));
       int code = Z_OK;
@@ -425,8 +425,8 @@ Status FileSource::read_gzip(transport::Job& job, EdgeStore& edges,
         kept = size;
       }
       const std::int64_t at = gzoffset(file.get());
-      progress(static_cast<std::uint64_t>(std::max<std::int64_t>(0, at - told)));
-      told = at;
+      progress(static_cast<std::uint64_t>(std::max<std::int64_t>(0, at - reported)));
+      reported = at;
       if (got == 0) break;
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 // FileSource: one rank's view of a graph file, and its part of the edges.
 //
-// Rank 0 looks at the file (inspect) and tells the others what it is; each then opens the same
+// Rank 0 inspects the file and sends the others its kind; each then opens the same
 // file. Plain files are read in parts, one for each thread of each rank. A gzipped one is inflated
 // by rank 0, which hands blocks of whole lines to the ranks in turn (read_gzip).
 #include <cstdint>

@@ -39,20 +39,21 @@ struct WeightedArc {
 // Rank 0's once-a-second word to the user.
 class LoadProgress {
  public:
-  using Tell = std::function<void(const char*, double)>;
-  LoadProgress(const Tell& tell, bool mine, const char* what, std::uint64_t total)
-      : tell_(tell), active_(mine && tell), what_(what), total_(total) {}
+  using Callback = std::function<void(const char*, double)>;
+  LoadProgress(const Callback& callback, bool mine, const char* what, std::uint64_t total)
+      : callback_(callback), active_(mine && callback), what_(what), total_(total) {}
   void add(std::uint64_t amount) {
     const std::uint64_t done = done_.fetch_add(amount, std::memory_order_relaxed) + amount;
     if (!active_) return;
     const std::int64_t now = now_ms();
     std::int64_t last = told_at_ms_.load(std::memory_order_relaxed);
-    // One thread tells, and none waits for it.
+    // One thread reports, and none waits for it.
     if (now - last < 1000 ||
         !told_at_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed))
       return;
-    tell_(what_,
-          total_ == 0 ? 1 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total_)));
+    callback_(what_, total_ == 0
+                         ? 1
+                         : std::min(1.0, static_cast<double>(done) / static_cast<double>(total_)));
   }
 
  private:
@@ -62,7 +63,7 @@ class LoadProgress {
         .count();
   }
 
-  const Tell& tell_;
+  const Callback& callback_;
   bool active_;
   const char* what_;
   std::uint64_t total_;

@@ -133,8 +133,8 @@ class Engine {
     barrier_.arrive_and_wait();
     std::list<std::pair<typename Queue<T>::Block, MPI_Request>> under_way;
     int num_ended = 0;
-    bool told = false;
-    while (!told || num_ended + 1 < part_.size || !under_way.empty()) {
+    bool reported = false;
+    while (!reported || num_ended + 1 < part_.size || !under_way.empty()) {
       typename Queue<T>::Block block;
       // Read before the queue: what was put there before the last worker ended is seen.
       const bool all_put = num_sending_.load(std::memory_order_acquire) == 0;
@@ -143,8 +143,8 @@ class Engine {
         auto& [sent, request] = under_way.back();
         MPI_Isend(sent.messages.data(), bytes(sent), MPI_BYTE, sent.place, kDataTag, MPI_COMM_WORLD,
                   &request);
-      } else if (all_put && !told) {
-        told = true;
+      } else if (all_put && !reported) {
+        reported = true;
         for (int peer = 0; peer < part_.size; ++peer)
           if (peer != part_.rank) MPI_Send(nullptr, 0, MPI_BYTE, peer, kEndTag, MPI_COMM_WORLD);
       }

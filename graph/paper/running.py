@@ -24,7 +24,7 @@ def run(command, timeout, env=None, watch=None):
                 watcher.start()
             try:
                 out, errors = process.communicate(timeout=timeout)
-            except BaseException as error:  # also when this program is told to end
+            except BaseException as error:  # also when this program is ended by a signal
                 process.terminate()
                 try:
                     process.communicate(timeout=10)

@@ -26,7 +26,7 @@ struct RunOptions {
   Mode mode = Mode::automatic;
   StepOptions step;
   std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
-  // Rank 0 tells about long runs, once a second.
+  // Rank 0 calls it during long runs, once a second.
   std::function<void(const char* what, std::uint64_t step)> progress = {};
 
   // Checkpoints. After every save_every-th step but the last, the result is made what is known by

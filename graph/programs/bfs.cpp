@@ -7,7 +7,7 @@
 // that each rank reads the other ranks' parts of the frontier's bits. Bottom-up is worth it while
 // the frontier has many edges compared with what is left. Without edges in, all steps are top-down.
 //
-// The two sets of bits of the frontier are used in turn: the sum at a step's end tells every rank
+// The two sets of bits of the frontier are used in turn: the sum at a step's end gives every rank
 // that the others' bits are there, and that nobody reads those of the step before.
 //
 // On graphs with long paths a step between ranks would cost more than what is done in it. After

@@ -77,7 +77,7 @@ class Puller {
       const Code code = graph_.job().rdma_read(0, given.remotes()[owner], &all_[cut[owner]], bytes);
       if (code != Code::ok) failed = code;
     }
-    // A rank that is lost is told by the next barrier, to all.
+    // The next barrier reports a lost rank to all.
     if (failed != Code::ok && failed != Code::peer_lost) throw Error(failed);
   }
 

@@ -24,7 +24,7 @@ void run(const Graph& graph, VertexId source, const RunOptions& options, std::ui
   if (options.resume_step == 0) {
     if (graph.owns(source)) paths.add(source, 0);
   } else {
-    // Which of them have told their neighbors is not saved.
+    // The set of those whose neighbors are notified is not saved.
     for (VertexId v = graph.first(); v < graph.last(); ++v)
       if (result.distance[v] != kFar) paths.add(v, static_cast<D>(result.distance[v]));
   }

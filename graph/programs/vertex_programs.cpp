@@ -7,7 +7,7 @@
 namespace weft::graph {
 namespace {
 
-void tell(const RunOptions& options, const char* what, std::uint64_t step) {
+void report_step(const RunOptions& options, const char* what, std::uint64_t step) {
   if (options.progress) options.progress(what, step);
 }
 
@@ -33,7 +33,7 @@ void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, B
     });
   };
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
-    tell(options, "bfs", ++depth);
+    report_step(options, "bfs", ++depth);
     out.clear();
     active = processEdges(
         graph, parent, in, out,
@@ -61,7 +61,7 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
   processVertices(graph, [&](VertexId v) {
     if (options.resume_step == 0) result.distance[v] = v == source ? 0 : kFar;
     distance[v] = result.distance[v];
-    // Which of them have told their neighbors is not saved.
+    // The set of those whose neighbors are notified is not saved.
     if (distance[v] != kFar) in.insert(v);
     return 0;
   });
@@ -72,7 +72,7 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
     });
   };
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
-    tell(options, "sssp", ++result.num_steps);
+    report_step(options, "sssp", ++result.num_steps);
     out.clear();
     active = processEdges(
         graph, distance, in, out,
@@ -107,7 +107,7 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
   double change = std::numeric_limits<double>::infinity();
   for (result.num_steps = options.resume_step;
        result.num_steps < rules.iterations && change >= rules.tolerance;) {
-    tell(options, "pagerank", ++result.num_steps);
+    report_step(options, "pagerank", ++result.num_steps);
     touched.clear();
     processEdges(
         graph, given, sum, all, touched,
@@ -135,7 +135,7 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
     throw Error({Code::bad_argument, "components by vertex program need an undirected graph"});
   VertexArray<VertexId> label(graph, 0);
   VertexSet in(graph), out(graph);
-  // Mirrors begin with their own label as well, so that no owner is told what it knows.
+  // Mirrors begin with their own label as well, so that no owner receives what it knows.
   for (VertexId v = 0; v < graph.num_vertices(); ++v) label[v] = v;
   processVertices(graph, [&](VertexId v) {
     if (options.resume_step > 0) label[v] = result.component[v];
@@ -150,7 +150,7 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
   };
   result.num_steps = options.resume_step;
   for (std::uint64_t active = 1; active > 0; swap(in, out)) {
-    tell(options, "wcc", ++result.num_steps);
+    report_step(options, "wcc", ++result.num_steps);
     out.clear();
     active = processEdges(
         graph, label, in, out,

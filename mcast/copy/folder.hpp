@@ -1,6 +1,6 @@
 #pragma once
 // The receiver's side of a file tree: a folder that nothing leads out of. Every path is opened
-// below it, through no link, whoever changes it meanwhile. Threads: one.
+// below it, through no link, even if other processes change it meanwhile. Threads: one.
 #include <sodium.h>
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace weft::copy {
 class Folder {
  public:
   // Makes the folder if it is not there, unless !makes: then it is as one that is empty. is_below:
-  // a stranger has named it, so it lies below the working directory, through no link.
+  // a foreign sender has named it, so it lies below the working directory, through no link.
   Status open(const std::string& path, bool is_below = false, bool makes = true);
   ~Folder();
   bool is_there() const { return root_ >= 0; }
 
   // What lies where something of another kind comes is replaced, whatever it is; else a file where
-  // a folder comes and an empty folder are, and other things are told.
+  // a folder comes and an empty folder are, and other things are reported.
   void set_replaces(bool replaces) { replaces_ = replaces; }
 
   // Whether a folder is where something else comes, or the other way round.

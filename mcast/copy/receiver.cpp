@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kMaxMessageBytes = 64 << 20;
 constexpr std::size_t kMaxEntries = 50'000'000;
-constexpr int kMaxErrors = 100;  // told one by one
+constexpr int kMaxErrors = 100;  // reported one by one
 
 class Receiver {
  public:
@@ -41,12 +41,12 @@ class Receiver {
     std::uint64_t bytes;
   };
 
-  static void tell(const std::string& line) {
+  static void report(const std::string& line) {
     if (!write_all(STDOUT_FILENO, line + "\n")) ::_exit(1);  // the sender is gone
   }
   void note(const Status& status) {
     if (status.ok()) return;
-    if (++num_errors_ <= kMaxErrors) tell("error " + quote(status.text()));
+    if (++num_errors_ <= kMaxErrors) report("error " + quote(status.text()));
   }
   void read_lines();
   Status on_line(const std::string& line);
@@ -114,7 +114,7 @@ Status Receiver::start() {
     if (Status status = multicast_->node().listen(near_ + ":0"); !status) return status;
   if (Status status = multicast_->node().address(address); !status) return status;
   // On a line of its own, whatever a login has said before.
-  tell("\nweft-copy-address " + quote(address));
+  report("\nweft-copy-address " + quote(address));
   folder_.set_replaces(deletes_);
   const Status status = folder_.open(into_, is_below_, !is_dry_);
   has_folder_ = status.ok() && folder_.is_there();
@@ -159,7 +159,7 @@ Status Receiver::join(std::istringstream& words) {
                         changed_.notify_all();
                       },
                   .on_failure = {}});
-  tell(fmt::format("joined {}", settings.id));
+  report(fmt::format("joined {}", settings.id));
   return {};
 }
 
@@ -214,7 +214,7 @@ Status Receiver::on_message(std::span<const std::byte> bytes) {
   } else {
     status = Code::corrupt;
   }
-  if (status.ok()) tell(fmt::format("wrote {}", number));
+  if (status.ok()) report(fmt::format("wrote {}", number));
   return status;
 }
 
@@ -236,7 +236,7 @@ void Receiver::tell_held(std::size_t index) {
   constexpr std::size_t kBlocksALine = 512;
   const std::vector<BlockDigest> digests = folder_.held(entries_[index]);
   for (std::size_t first = 0; first < digests.size(); first += kBlocksALine)
-    tell(fmt::format(
+    report(fmt::format(
         "held {} {} {}", index, first,
         to_hex(std::span(digests).subspan(first, std::min(kBlocksALine, digests.size() - first)))));
 }
@@ -250,7 +250,7 @@ void Receiver::on_plan_end() {
     if (entry.kind == EntryKind::file && !skips_current_) lacks_[i] = !folder_.has(entry);
     if (lacks_[i] && can_resume(entry)) tell_held(i);
   }
-  tell("lack " + to_ranges(lacks_));
+  report("lack " + to_ranges(lacks_));
 }
 
 Status Receiver::on_data(Reader reader) {
@@ -301,7 +301,7 @@ Status Receiver::on_data(Reader reader) {
       has_current_ = false;
       if (!is_wanted || !folder_.is_open()) continue;
       if (is_whole == 0) {
-        folder_.leave();  // it changed while it was read, which the sender tells
+        folder_.leave();  // it changed while it was read, which the sender reports
       } else if (Status status = folder_.finish(entries_[index], size, digest); !status) {
         note(status);
         folder_.abandon();
@@ -343,7 +343,7 @@ void Receiver::prune() {
   for (const auto& [path, names] : kept)
     if (!is_unknown(path))
       note(folder_.prune(path, names, num_deleted_, is_dry_ ? &found : nullptr));
-  for (const std::string& path : found) tell("deletes " + quote(path));
+  for (const std::string& path : found) report("deletes " + quote(path));
 }
 
 void Receiver::on_end() {
@@ -358,8 +358,8 @@ void Receiver::on_end() {
       if (entries_[i].kind != EntryKind::file || !lacks_[i]) note(folder_.dress(entries_[i]));
   }
   if (num_errors_ > kMaxErrors)
-    tell("error " + quote(fmt::format("and {} more errors", num_errors_ - kMaxErrors)));
-  tell(fmt::format("done {} {}", num_files_, num_deleted_));
+    report("error " + quote(fmt::format("and {} more errors", num_errors_ - kMaxErrors)));
+  report(fmt::format("done {} {}", num_files_, num_deleted_));
 }
 
 int Receiver::run() {
@@ -390,7 +390,7 @@ int Receiver::run() {
     std::lock_guard guard(lock_);
     free_.push_back(arrived.data);
   }
-  if (!status.ok()) tell("error " + quote(status.text()));
+  if (!status.ok()) report("error " + quote(status.text()));
   if (group_ != nullptr && is_over_) note(group_->close(10'000));
   group_.reset();
   // The thread that reads may still wait: only the process's end ends it.

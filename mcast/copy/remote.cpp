@@ -70,7 +70,7 @@ Remotes::~Remotes() {
     if (remote.out >= 0) ::close(remote.out);
 }
 
-void Remotes::tell(Remote& remote, const std::string& line) {
+void Remotes::send_line(Remote& remote, const std::string& line) {
   if (remote.in < 0) return;
   write_all(remote.in, line + "\n");  // its end is seen at its output
 }

@@ -41,7 +41,7 @@ class Remotes {
                const std::vector<std::vector<std::string>>& commands);
   // From then on their lines are read.
   void listen();
-  void tell(Remote& remote, const std::string& line);
+  void send_line(Remote& remote, const std::string& line);
   // Ends this one.
   void give_up(Remote& remote, const std::string& why);
   // Waits until the condition holds, under the lock; false: time is over.

@@ -135,14 +135,15 @@ void Sender::start() {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
     // What travels to a listener may be read by others.
-    remotes_.tell(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
-                                                      : fmt::format("secret {}", secret));
-    for (const std::string& address : near) remotes_.tell(remote, fmt::format("near {}", address));
-    remotes_.tell(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
-    if (options_.deletes) remotes_.tell(remote, "delete");
-    if (options_.is_dry) remotes_.tell(remote, "dry-run");
-    if (options_.resumes) remotes_.tell(remote, "resume");
-    remotes_.tell(remote, "start");
+    remotes_.send_line(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
+                                                           : fmt::format("secret {}", secret));
+    for (const std::string& address : near)
+      remotes_.send_line(remote, fmt::format("near {}", address));
+    remotes_.send_line(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
+    if (options_.deletes) remotes_.send_line(remote, "delete");
+    if (options_.is_dry) remotes_.send_line(remote, "dry-run");
+    if (options_.resumes) remotes_.send_line(remote, "resume");
+    remotes_.send_line(remote, "start");
   }
   remotes_.wait(kStartMs, [&] {
     return std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
@@ -159,7 +160,7 @@ void Sender::start() {
 
 // Of all receivers that live; what some of them have not written is sent again.
 void Sender::form_group() {
-  // Whoever has died is known soon by its pipe.
+  // A dead receiver is known soon by its pipe.
   if (has_failed_)
     remotes_.wait(1000, [&] {
       return std::ranges::any_of(remotes_.all(), [](const Remote& remote) {
@@ -192,7 +193,7 @@ void Sender::form_group() {
     for (const Remote* remote : live) settings.members.push_back(remote->address);
     for (const std::string& member : settings.members) line += fmt::format(" {}", quote(member));
     for (std::size_t i = 0; i < live.size(); ++i)
-      remotes_.tell(*live[i], fmt::format("group {} {}{}", settings.id, i + 1, line));
+      remotes_.send_line(*live[i], fmt::format("group {} {}{}", settings.id, i + 1, line));
     const bool all_joined = remotes_.wait(kJoinMs, [&] {
       return std::ranges::all_of(live, [&](const Remote* remote) {
         return remote->is_gone || remote->joined == settings.id;
@@ -224,7 +225,7 @@ void Sender::form_group() {
                                                        remotes_.changed().notify_all();
                                                      }});
     if (!group_->ready()) {
-      // Whoever is at fault is gone soon, or answers no more.
+      // The member at fault ends soon, or stops answering.
       ::usleep(100'000);
       continue;
     }
@@ -354,7 +355,7 @@ void Sender::note_held(const Remote& remote, const std::vector<bool>& lacks) {
   }
 }
 
-// Tells receivers to keep the block of a file that they have. False: it is another one.
+// Lets receivers keep the block of a file that they have. False: theirs differs.
 bool Sender::send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
                              Writer& writer, crypto_generichash_state& hash) {
   std::vector<std::byte> block(length);
@@ -490,7 +491,7 @@ bool Sender::finish() {
   });
   for (Remote& remote : remotes_.all())
     if (!remote.is_done) remotes_.give_up(remote, "its receiver has ended");
-  for (Remote& remote : remotes_.all()) remotes_.tell(remote, "end");
+  for (Remote& remote : remotes_.all()) remotes_.send_line(remote, "end");
   const Status closed = group_->close(10'000);
   group_.reset();
   show_progress(true);

@@ -152,7 +152,7 @@ void GroupImpl::join() {
     neighbor.connection =
         &multicast_.use(own, settings_.members[static_cast<std::size_t>(neighbor.rank)], *this);
     neighbor.is_old = static_cast<bool>(neighbor.connection->peer);
-    if (neighbor.is_old) tell(neighbor, hello());
+    if (neighbor.is_old) send_to(neighbor, hello());
   }
   multicast_.add(shared_from_this());
   FailedMessage failure;
@@ -239,7 +239,8 @@ void GroupImpl::call_user(std::function<void()> function) {
   });
 }
 
-// By the thread and without the lock, before the program hears that the memory is its own again.
+// By the thread and without the lock, before the program is notified that the memory is its own
+// again.
 void GroupImpl::deregister(void* memory) {
   ++num_calls_;
   multicast_.call([self = shared_from_this(), memory] {
@@ -276,7 +277,7 @@ void GroupImpl::on_connected(Connection& connection) {
   if (neighbor == nullptr || is_over()) return;
   neighbor->is_old = false;
   neighbor->back_until.reset();
-  tell(*neighbor, hello());
+  send_to(*neighbor, hello());
 }
 
 void GroupImpl::on_unreachable(Connection& connection, const Status& why) {
@@ -335,12 +336,12 @@ bool GroupImpl::take_stranger(Connection& connection, Bytes bytes) {
     return false;
   std::string what = difference(theirs);
   if (what.empty()) what = "calls itself another member";
-  Neighbor stranger{.rank = -1, .connection = &connection};
+  Neighbor foreign{.rank = -1, .connection = &connection};
   what = fmt::format("member {} ({}) does not agree with {}: it {}", theirs.rank,
                      connection.address, name(settings_.self), what);
   fail(Code::bad_argument, theirs.rank, what);
   const FailedMessage message = failed_message(Code::bad_argument, theirs.rank, what);
-  tell(stranger, message, std::as_bytes(std::span(what)));
+  send_to(foreign, message, std::as_bytes(std::span(what)));
   return true;
 }
 
@@ -350,7 +351,7 @@ void GroupImpl::note_joined() {
     if (!neighbor.has_greeted || (neighbor.is_child && !neighbor.has_joined)) return;
   has_joined_ = true;
   if (is_root()) return go();
-  tell(*find(parent_), Head{.kind = Kind::joined});
+  send_to(*find(parent_), Head{.kind = Kind::joined});
 }
 
 void GroupImpl::go() {
@@ -388,7 +389,7 @@ void GroupImpl::fail(Code code, int who, std::string text) {
   failed_ = Status(code, fmt::format("group {} has failed: {}", settings_.id, text));
   const FailedMessage message = failed_message(code, who, text);
   for (Neighbor& neighbor : neighbors_)
-    if (neighbor.connection != nullptr) tell(neighbor, message, std::as_bytes(std::span(text)));
+    if (neighbor.connection != nullptr) send_to(neighbor, message, std::as_bytes(std::span(text)));
   multicast_.note_failed(settings_.id, message, text);
   queued_.clear();
   for (const auto& item : messages_)
@@ -458,7 +459,7 @@ void GroupImpl::note_have() {
     tell_children(CountMessage{{.kind = Kind::stable}, least});
     multicast_.make_active(*this);
   } else {
-    tell(*find(parent_), CountMessage{{.kind = Kind::have}, least});
+    send_to(*find(parent_), CountMessage{{.kind = Kind::have}, least});
   }
 }
 
@@ -468,14 +469,14 @@ void GroupImpl::note_all() {
     if (neighbor.is_child && !neighbor.has_all) return;
   has_told_all_ = true;
   if (is_root()) return note_closed();
-  tell(*find(parent_), Head{.kind = Kind::has_all});
+  send_to(*find(parent_), Head{.kind = Kind::has_all});
 }
 
 // Passed on to all neighbors before this member can go, so that nobody takes its end for a loss.
 void GroupImpl::note_closed() {
   if (is_over()) return;
   closed_ = true;
-  for (Neighbor& neighbor : neighbors_) tell(neighbor, Head{.kind = Kind::closed});
+  for (Neighbor& neighbor : neighbors_) send_to(neighbor, Head{.kind = Kind::closed});
   multicast_.changed().notify_all();
 }
 

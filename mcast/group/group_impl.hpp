@@ -3,7 +3,7 @@
 // otherwise; advance() and the on_... by its thread.
 //
 // Control goes over a binomial tree of members, data over the edges of the schedule; both are
-// neighbors, some 2 log2 n. A message is announced down the tree; receivers tell those who will
+// neighbors, some 2 log2 n. A message is announced down the tree; receivers notify those who will
 // send to them where; every member puts its blocks in the order of the schedule, each as soon as it
 // is there and the buffer is known. Failures are passed on to all neighbors.
 #include <deque>
@@ -106,7 +106,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void call_user(std::function<void()> function);
   void deregister(void* memory);
   template <class M>
-  void tell(Neighbor& neighbor, M message, Bytes body = {}) {
+  void send_to(Neighbor& neighbor, M message, Bytes body = {}) {
     message.group = settings_.id;
     message.to = neighbor.handle;
     message.rank = static_cast<std::uint16_t>(settings_.self);
@@ -115,7 +115,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   template <class M>
   void tell_children(const M& message) {
     for (Neighbor& neighbor : neighbors_)
-      if (neighbor.is_child) tell(neighbor, message);
+      if (neighbor.is_child) send_to(neighbor, message);
   }
 
   // group.cpp: coming together, failing, closing.

@@ -1,5 +1,5 @@
 #pragma once
-// How the ranks of a job find each other as members of groups: each tells all others where its Node
+// How the ranks of a job find each other as members of groups: each sends all others where its Node
 // listens, through the job's own collective calls. Hosts meet under the addresses that lead from
 // one to another.
 #include <string>

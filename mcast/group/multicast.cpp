@@ -105,8 +105,8 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
   }
 }
 
-// A group that nobody joins fails at whoever greets, who says so; what others leave undone costs no
-// more memory than this.
+// A group that nobody joins fails at the member that greets, which reports it; what others leave
+// undone costs no more memory than this.
 void MulticastImpl::keep_early(const Early& early) {
   if (early_.size() >= kMaxEarly) {
     // The eldest of all is that of its group.
@@ -226,7 +226,7 @@ bool MulticastImpl::flush(Connection& connection) {
                Code::again) {
       break;
     }
-    unsent.pop_front();  // sent, or the peer is lost, which is told apart
+    unsent.pop_front();  // sent, or the peer is lost, which is reported separately
   }
   if (unsent.empty())
     to_flush_.erase(&connection);
@@ -319,7 +319,7 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
       std::shared_ptr(group->second)->on_message(connection, bytes);
     } else if (read_message(bytes, message, rest) && is_sane(message, rest)) {
       note_failed(head.group, message, {reinterpret_cast<const char*>(rest.data()), rest.size()});
-      // Who comes late is told of the failure, whoever has greeted.
+      // A late member is notified of the failure, no matter who greeted first.
       drop_early_of_group(head.group);
     }
     return;
@@ -443,7 +443,7 @@ void MulticastImpl::run() {
       if (after - now > kCrowded) crowded_until = after + kPollFor;
     }
   }
-  // Others should hear why groups ended.
+  // Others are notified why groups ended.
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(1);
   for (bool is_sent = false; !is_sent && Clock::now() < limit;) {
     if (!node_->progress()) ::sched_yield();

@@ -69,7 +69,7 @@ class MulticastImpl {
   void add(std::shared_ptr<GroupImpl> group);
   void remove(GroupImpl& group);
   bool has(std::uint64_t group) const { return groups_.contains(group); }
-  // An id is of no more use after its group has failed: members that come late are told why.
+  // An id is of no more use after its group has failed: late members are notified why.
   void note_failed(std::uint64_t group, const FailedMessage& message, std::string_view text);
   // nullptr: it has not.
   const std::vector<std::byte>* failure_of(std::uint64_t group) const;

@@ -84,8 +84,8 @@ void GroupImpl::start_queued() {
     if (is_small) {
       message.all_sent = true;
       for (Neighbor& neighbor : neighbors_)
-        tell(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
-             {next.data, next.bytes});
+        send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
+                {next.data, next.bytes});
     } else {
       tell_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
     }
@@ -198,7 +198,7 @@ Status GroupImpl::post(void* memory, std::uint64_t bytes) {
 
 void GroupImpl::tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                            const MemoryKey& key) {
-  tell(neighbor, ReadyMessage{{.kind = Kind::ready}, sequence, bytes, key});
+  send_to(neighbor, ReadyMessage{{.kind = Kind::ready}, sequence, bytes, key});
 }
 
 void GroupImpl::on_ready(Neighbor& neighbor, const ReadyMessage& message) {
@@ -388,7 +388,7 @@ bool GroupImpl::complete_some() {
   }
   if (uses_small_ && !is_root() && num_completed_ >= num_told_taken_ + kTakenStep) {
     num_told_taken_ = num_completed_;
-    tell(*find(0), CountMessage{{.kind = Kind::taken}, num_completed_});
+    send_to(*find(0), CountMessage{{.kind = Kind::taken}, num_completed_});
   }
   note_all();
   return any;

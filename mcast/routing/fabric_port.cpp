@@ -101,7 +101,7 @@ Status FabricPort::node_at(const ib_portid_t& route, Topology* topology, uint32_
     return {Code::corrupt, "the node at route " + route_text(route) + " says it has no port " +
                                std::to_string(*port)};
   }
-  // A host's second port has a GUID of its own; the node tells that of the port it was asked by.
+  // A host's second port has a GUID of its own; the node reports that of the port it was asked by.
   topology->nodes[*node].port_guids[*port] = mad_get_field64(info, 0, IB_NODE_PORT_GUID_F);
   return Code::ok;
 }

@@ -144,7 +144,7 @@ std::vector<std::string> fabric_differences(const Topology& expected, const Topo
                                             size_t limit) {
   std::vector<std::string> lines;
   size_t count = 0;
-  const auto tell = [&](const std::string& line) {
+  const auto report = [&](const std::string& line) {
     if (++count <= limit) lines.push_back(line);
   };
   const auto by_guid = [](const Topology& topology) {
@@ -173,12 +173,12 @@ std::vector<std::string> fabric_differences(const Topology& expected, const Topo
     const Node& node = expected.nodes[n];
     const auto at = theirs.find(guid);
     if (at == theirs.end()) {
-      tell(name(node) + " is gone");
+      report(name(node) + " is gone");
       continue;
     }
     const Node& other = found.nodes[at->second];
     if (other.is_switch != node.is_switch || other.ports.size() != node.ports.size()) {
-      tell(name(node) + " has another kind or number of ports");
+      report(name(node) + " has another kind or number of ports");
       continue;
     }
     for (size_t p = 1; p < node.ports.size(); ++p) {
@@ -190,12 +190,12 @@ std::vector<std::string> fabric_differences(const Topology& expected, const Topo
                : want.node == have.node) {
         continue;
       }
-      tell(name(node) + " port " + std::to_string(p) + " leads to " + end(found, have) + ", not " +
-           end(expected, want));
+      report(name(node) + " port " + std::to_string(p) + " leads to " + end(found, have) +
+             ", not " + end(expected, want));
     }
   }
   for (const auto& [guid, n] : theirs) {
-    if (!ours.count(guid)) tell(name(found.nodes[n]) + " is new");
+    if (!ours.count(guid)) report(name(found.nodes[n]) + " is new");
   }
   if (count > limit) lines.push_back("and " + std::to_string(count - limit) + " more");
   return lines;

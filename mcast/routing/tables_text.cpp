@@ -33,12 +33,12 @@ class TableReader {
     std::string line;
     while (std::getline(in, line)) {
       ++number_;
-      // Both forms end every line: the last one cannot be told from one that was cut off.
+      // Both forms end every line: the last one looks like one that was cut off.
       if (in.eof()) return bad("the last line is cut off: no end of line");
       const Status status = one_line(line);
       if (!status.ok()) return status;
     }
-    if (in_dump_) return bad("cut off: no line tells how many entries there are");
+    if (in_dump_) return bad("cut off: no line says how many entries there are");
     for (auto& [guid, entries] : tables_) {
       for (auto& [entry, ports] : entries) std::sort(ports.begin(), ports.end());
     }
@@ -103,7 +103,7 @@ class TableReader {
   // "Multicast mlids [0xc000-0xc3ff] of switch ROUTE guid 0x2c9 (description):", where ROUTE is
   // "Lid 7", "DR path slid 0; dlid 0; 0,3,4", or nothing.
   Status dump_header(const std::string& line) {
-    if (in_dump_) return bad("cut off: no line tells how many entries the last switch has");
+    if (in_dump_) return bad("cut off: no line says how many entries the last switch has");
     const std::string before = "] of switch", mark = " guid 0x";
     const size_t route = line.find(before);
     const size_t at = route == std::string::npos ? route : line.find(mark, route + before.size());

@@ -101,26 +101,26 @@ int route(const RouteOptions& options) {
     if (!options.trace.empty()) {
       status = run_trace(options.trace, groups, &router, &group_ms);
     } else {
-      double told = 1;
+      double next_report = 1;
       for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
         const double before = seconds();
         status = router.add_group(g, groups[g]);
         group_ms[g] = (seconds() - before) * 1e3;
-        if (seconds() < told) continue;
-        told = seconds() + 1;
+        if (seconds() < next_report) continue;
+        next_report = seconds() + 1;
         std::fprintf(stderr, "\r%u of %zu groups, about %.0f s left ", g + 1, groups.size(),
                      seconds() / (g + 1) * (groups.size() - g - 1));
       }
       const double spread_at = seconds();
       if (status.ok()) {
         router.spread([&](size_t built, size_t most) {
-          if (seconds() < told) return;
-          told = seconds() + 1;
+          if (seconds() < next_report) return;
+          next_report = seconds() + 1;
           std::fprintf(stderr, "\rtaking load off the busiest cables, at most %.0f s left    ",
                        (seconds() - spread_at) / double(built + 1) * double(most - built));
         });
       }
-      if (told > 1) std::fputc('\n', stderr);
+      if (next_report > 1) std::fputc('\n', stderr);
     }
     trees = router.trees();
   } else if (options.algorithm == "opensm-minhop") {

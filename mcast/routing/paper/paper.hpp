@@ -43,7 +43,7 @@ struct PaperOptions {
 };
 
 // Runs what results.json in the folder lacks, each run in a process of its own so that its memory
-// can be told, and leaves results.json there.
+// can be reported, and leaves results.json there.
 Status run_paper(const PaperOptions& options, nlohmann::json* results);
 
 // Draws figures 6 to 12, the heat maps and index.html from the results.

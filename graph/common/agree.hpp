@@ -1,5 +1,5 @@
 #pragma once
-// What ranks do together ends in the same way on all of them.
+// A collective step of the ranks ends in the same way on all of them.
 #include <string>
 
 #include "weft/job.hpp"

@@ -151,7 +151,7 @@ CheckpointKey checkpoint_key(const Graph& graph, std::uint32_t algorithm, std::u
 
 Status save_checkpoint(const Graph& graph, const CheckpointKey& key, std::uint32_t step,
                        const std::string& path, std::span<const Parts> columns) {
-  // What rank 0 reads is there when all have come, and stays until it has read it.
+  // Rank 0 reads after all have arrived; the data stays until it has read it.
   const Status met = graph.job().barrier();
   if (!met.ok()) return met;
   Status status;

@@ -221,7 +221,7 @@ std::vector<std::string> names_of(std::string_view line) {
   return names;
 }
 
-// Whether the two vertices are in other columns than the first two.
+// True if the two vertices are in other columns than the first two.
 bool are_ends_elsewhere(const std::vector<std::string>& names) {
   constexpr std::array kEnds = {"source", "src",         "from",       "target",
                                 "dst",    "dest",        "to",         "head",

@@ -10,7 +10,7 @@
 
 namespace weft::graph {
 
-// What a line means.
+// The meaning of a line.
 struct TextRules {
   bool weighted = false;       // a third number is the weight; otherwise the rest is ignored
   bool needs_weights = false;  // and is wanted: a line without one is an error
@@ -32,7 +32,7 @@ inline constexpr std::size_t kMaxLineBytes = 4096;
 Status parse_edges(std::string_view text, const TextRules& rules, EdgeStore& edges,
                    std::uint64_t* num_lines);
 
-// What the beginning of a text says of the rest: how a format's header is read.
+// The header of a format: what the beginning of a text says of the rest.
 struct TextHeader {
   std::size_t bytes = 0;         // where edges begin
   std::uint64_t lines = 0;       // lines before; of a header that is refused, the wrong line

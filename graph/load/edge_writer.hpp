@@ -12,7 +12,7 @@ class EdgeWriter {
  public:
   // unsupported for a gzipped name.
   static Status format_of(const std::string& path, FileFormat& format);
-  // Whether its sizes come before its edges.
+  // True if its sizes come before its edges.
   static bool needs_sizes(FileFormat format) {
     return format == FileFormat::matrix_market || format == FileFormat::dimacs;
   }

@@ -156,7 +156,8 @@ Status FileSource::read_head(std::string& head) const {
     const GzipFile file(gzopen(path_.c_str(), "rb"));
     got =
         file == nullptr ? -1 : gzread(file.get(), head.data(), static_cast<unsigned>(kHeaderBytes));
-    // What is inflated up to an error is looked at; who reads the whole reports the error.
+    // The part inflated before an error is inspected; the reader of the full file reports the
+    // error.
     if (got < 0) got = 0;
   } else {
     got = read_at(descriptor_, head.data(), head.size(), 0);

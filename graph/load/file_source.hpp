@@ -17,7 +17,7 @@
 
 namespace weft::graph {
 
-// What rank 0 found, as plain bytes for the others.
+// The findings of rank 0, as plain bytes for the others.
 struct FileFacts {
   FileFormat format = FileFormat::by_name;
   bool gzipped = false;
@@ -50,7 +50,7 @@ class FileSource {
   // Collective. All ranks' edges, from rank 0's inflating; the same result everywhere.
   Status read_gzip(transport::Job& job, EdgeStore& edges,
                    const std::function<void(std::uint64_t)>& progress) const;
-  // What the user should know of how the file is read; empty: nothing. After inspect.
+  // A note to the user about how the file is read; empty: none. After inspect.
   std::string note() const;
   // corrupt if a matrix has more or fewer entries than its header says.
   Status check_entries(std::uint64_t num_read) const;
@@ -64,7 +64,7 @@ class FileSource {
                    const std::function<void(std::uint64_t)>& progress) const;
   // The file's first bytes, inflated.
   Status read_head(std::string& head) const;
-  // Whether a binary format can be what begins so.
+  // True if a binary format can be what begins so.
   Status check_binary(std::string_view head) const;
   Status read_header(const std::string& head, bool wants_weights, FileFacts& facts) const;
   // Names the file and the line, counted from `offset` on.
@@ -76,10 +76,10 @@ class FileSource {
   FileFacts facts_;
 };
 
-// What to do with a file whose name is that of a format that is not read; empty: with no other.
+// Advice for a file whose name is that of a format that is not read; empty for all others.
 std::string_view advice_on(const std::string& path, bool gzipped);
 
-// What a file's name says; gzipped: the name ends in .gz.
+// The format by a file's name; gzipped: the name ends in .gz.
 FileFormat format_by_name(std::string path, bool gzipped);
 
 // Reads `bytes` at `offset`; fewer only at the file's end. -1 with errno.

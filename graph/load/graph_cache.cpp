@@ -22,7 +22,7 @@ std::uint32_t crc_of(const CacheHeader& header) {
   return add_crc(0, &header, offsetof(CacheHeader, crc));
 }
 
-// What stands behind the header, on its way into the file.
+// The bytes behind the header, on their way into the file.
 class BodyWriter {
  public:
   explicit BodyWriter(OutputFile& file) : file_(file) {}
@@ -68,7 +68,7 @@ Status write_parts(transport::Job& job, const Parts& parts, BodyWriter& file) {
   return status;
 }
 
-// What all ranks have of the rows, for rank 0 to read.
+// The rows of all ranks, for rank 0 to read.
 struct SharedRows {
   SharedRows(const Graph& graph, const Rows& rows) : degrees(graph) {
     for (VertexId v = graph.first(); v < graph.last(); ++v)

@@ -53,7 +53,7 @@ struct CacheHeader {
 };
 static_assert(sizeof(CacheHeader) == 64);
 
-// Whether these bytes, at the beginning of a file of so many, are a cache that has what is wanted
+// True if these bytes, at the beginning of a file of so many, are a cache that has what is wanted
 // of the file that `facts` describe.
 bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
                 const LoadOptions& options, CacheHeader& header);

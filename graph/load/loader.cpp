@@ -186,7 +186,7 @@ class Loader {
 
   // --- The cache.
 
-  // Whether there is one that fits; all ranks have it open then.
+  // True if there is one that fits; all ranks have it open then.
   bool find_cache() {
     struct Found {
       bool fits = false;
@@ -385,7 +385,7 @@ class Loader {
                           path_.c_str()));
   }
 
-  // Whether the threads of the only rank count edges apart, so that they need not wait for each
+  // True if the threads of the only rank count edges apart, so that they need not wait for each
   // other at the vertices that most edges have: where that takes no more memory than rows do.
   bool counts_apart() const {
     return job_.size() == 1 && graph_.num_threads() > 1 &&

@@ -97,7 +97,7 @@ class Search {
     Buffer<std::uint64_t> words;
     std::vector<transport::RemoteMemory> remotes;
   };
-  // What was found in a step, and the edges out of it.
+  // The vertices found in a step, and the edges out of them.
   struct Total {
     std::uint64_t vertices = 0, edges = 0, failures = 0;
   };
@@ -300,7 +300,8 @@ class Search {
             first_mask & (w + 1 == num_words ? last_mask : ~std::uint64_t{0});
         first_mask = ~std::uint64_t{0};
         std::uint64_t& word = front.words[first_word + w];
-        // What other ranks have in this word stays: they read it from here as well, or put it here.
+        // The bits of other ranks in this word stay: they read them from here as well, or put them
+        // here.
         std::atomic_ref<std::uint64_t>(word).store((word & ~mask) | (piece_[w] & mask),
                                                    std::memory_order_relaxed);
       }

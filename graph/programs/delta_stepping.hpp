@@ -99,7 +99,7 @@ class DeltaStepping {
     Status status;
 
     void put(VertexId v, std::uint64_t index) {
-      // What falls below the base is simply done next.
+      // Vertices below the base are simply done next.
       const std::uint64_t at = index > base ? index - base : 0;
       if (at >= kNumBuckets) {
         far.push_back(v);
@@ -168,7 +168,7 @@ class DeltaStepping {
           for_range(begin, std::min(begin + kGrain, size), [&](VertexId v, bool has_lower) {
             num_relaxed += expand<true>(thread, v, index, has_lower);
           });
-        // What has come back into the bucket meanwhile, while it is little.
+        // The vertices that have come back into the bucket meanwhile, while they are few.
         Worker& worker = workers_[static_cast<std::size_t>(thread)];
         std::vector<VertexId> again;
         while (worker.base + worker.lowest == index && !worker.buckets[worker.lowest].empty() &&

@@ -39,14 +39,15 @@ class Puller {
         fetch(given_[now]);
       }
       const bool saves = options.saves_after(result_.num_steps);
-      // What has no edges in is the same in all iterations, and is in both arrays after two.
+      // A vertex without incoming edges is the same in all iterations, and in both arrays after
+      // two.
       const bool all = result_.num_steps <= options.resume_step + 2;
       change = rules.tolerance > 0                              ? iterate<true, true>(now, true)
                : saves || result_.num_steps == rules.iterations ? iterate<false, true>(now, true)
                                                                 : iterate<false, false>(now, all);
       if (saves) options.save(result_.num_steps);
     }
-    // What others still read stays until they have.
+    // Values that others still read stay until they have.
     if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
   }
 
@@ -120,7 +121,7 @@ class Puller {
   };
   const Graph& graph_;
   PageRank& result_;
-  // What a vertex gives along each edge, in this iteration and the next.
+  // The share that a vertex gives along each edge, in this iteration and the next.
   OwnedArray<double> given_[2];
   Buffer<double> all_;           // what all vertices give in this iteration; empty in a job of one
   Buffer<double> scale_;         // 1 / edges out

@@ -1,4 +1,4 @@
-// What is printed of results: sums over all ranks.
+// The printed summary of results: sums over all ranks.
 #include <algorithm>
 
 #include "algorithms.hpp"

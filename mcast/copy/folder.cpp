@@ -138,7 +138,7 @@ int Folder::open_parent(const std::string& path, std::string& name) const {
                     O_RDONLY | O_DIRECTORY);
 }
 
-// What is in the way of something of another kind.
+// An entry in the way of one of another kind.
 Status Folder::clear_way(int parent, const std::string& name, const Entry& entry) {
   struct stat there;
   if (::fstatat(parent, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return {};
@@ -311,7 +311,7 @@ Status Folder::begin(const Entry& entry, bool resumes) {
   return {};
 }
 
-// What an older state of the file had where this one has nothing.
+// The bytes of an older state of the file where this one has a hole.
 Status Folder::clear_to(std::uint64_t offset) {
   const std::uint64_t end = std::min(offset, old_bytes_);
   if (next_ < end && !clear_range(file_, next_, end - next_)) return failed(name_, "write");

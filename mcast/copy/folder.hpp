@@ -22,16 +22,16 @@ class Folder {
   ~Folder();
   bool is_there() const { return root_ >= 0; }
 
-  // What lies where something of another kind comes is replaced, whatever it is; else a file where
+  // An entry in the way of one of another kind is replaced, whatever it is; else a file where
   // a folder comes and an empty folder are, and other things are reported.
   void set_replaces(bool replaces) { replaces_ = replaces; }
 
-  // Whether a folder is where something else comes, or the other way round.
+  // True if a folder is where something else comes, or the other way round.
   bool is_in_the_way(const Entry& entry) const;
 
   // Makes a folder or link, which needs no data. Of others: nothing.
   Status make(const Entry& entry);
-  // Whether the file is there as the entry says: kind, size and time of change.
+  // True if the file is there as the entry says: kind, size and time of change.
   bool has(const Entry& entry) const;
 
   // Of a large file that was not finished: digests of its blocks.

@@ -1,5 +1,5 @@
 #pragma once
-// What a receiver has of a large file that a copy did not finish (--resume): a file beside it with
+// The part of a large file that a copy did not finish (--resume): a file beside it with
 // a name of its own, and digests of its blocks, by which the sender knows what it need not send
 // again. Nothing in it is trusted: blocks are compared with the file as it is now, and the whole by
 // its digest in the end. Threads: any.

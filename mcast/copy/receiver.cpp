@@ -315,7 +315,7 @@ Status Receiver::on_data(Reader reader) {
   return {};
 }
 
-// What is not at the source. Of what the sender could not read nobody knows what is there.
+// The entries that the source lacks. Below what the sender could not read nothing is known.
 void Receiver::prune() {
   std::map<std::string, std::vector<std::string>> kept;
   std::set<std::string> unreadable;
@@ -326,7 +326,7 @@ void Receiver::prune() {
     if (slash == std::string::npos) continue;
     std::vector<std::string>& names = kept[entry.path.substr(0, slash)];
     names.push_back(entry.path.substr(slash + 1));
-    // What a later run goes on with.
+    // Partial files: a later run goes on with them.
     if (resumes_ && entry.kind == EntryKind::file && entry.size >= kResumeFileBytes)
       names.push_back(partial_name(names.back()));
   }

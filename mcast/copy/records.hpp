@@ -1,5 +1,5 @@
 #pragma once
-// What weft-copy multicasts: messages of records, version 2. A receiver checks every byte of them.
+// The multicast of weft-copy: messages of records, version 2. A receiver checks every byte of them.
 //
 //   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files, and
 //   parts that receivers have (--resume).
@@ -46,7 +46,7 @@ struct Entry {
 
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
-// Whether a receiver may take it for a path below its folder: no empty, "." or ".." part, no slash
+// True if a receiver may take it for a path below its folder: no empty, "." or ".." part, no slash
 // at the ends, no zero byte.
 bool is_safe_path(std::string_view path);
 

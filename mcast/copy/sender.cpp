@@ -134,7 +134,7 @@ void Sender::start() {
   remotes_.listen();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
-    // What travels to a listener may be read by others.
+    // Bytes on their way to a listener may be read by others.
     remotes_.send_line(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
                                                            : fmt::format("secret {}", secret));
     for (const std::string& address : near)
@@ -393,7 +393,7 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
   const std::size_t num_held = held == held_.end() ? 0 : held->second.size();
   while (is_whole && at < most) {
     if (!is_input) {
-      // What is not there is not sent.
+      // Holes are not sent.
       const off_t next = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
       if (next < 0 && errno == ENXIO) break;
       if (next > 0) at = static_cast<std::uint64_t>(next);

@@ -5,7 +5,7 @@
 
 namespace weft::mcast {
 
-// Those of interfaces that are up, but not the loopback's.
+// The addresses of interfaces that are up, but not the loopback's.
 std::vector<std::string> own_addresses();
 // This machine's own on the way to another one; empty: there is no way. Sends nothing.
 std::string address_towards(const std::string& other);

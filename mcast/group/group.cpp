@@ -298,7 +298,7 @@ FailedMessage GroupImpl::failed_message(Code code, int who, std::string_view tex
   return message;
 }
 
-// What their hello says otherwise; empty: nothing.
+// The difference in their hello; empty: none.
 std::string GroupImpl::difference(const HelloMessage& theirs) const {
   const HelloMessage mine = hello();
   if (theirs.version != mine.version)
@@ -365,7 +365,7 @@ void GroupImpl::go() {
   multicast_.changed().notify_all();
 }
 
-// What waits for the thread that moves groups on never ends on it.
+// A wait for the progress thread would never end on that thread.
 Status GroupImpl::refuse_own_thread(const char* call) const {
   if (!multicast_.is_own_thread()) return {};
   return {Code::bad_argument,
@@ -480,7 +480,7 @@ void GroupImpl::note_closed() {
   multicast_.changed().notify_all();
 }
 
-// What others say.
+// Messages of other members.
 
 void GroupImpl::on_message(Connection& connection, Bytes bytes) {
   Head head;

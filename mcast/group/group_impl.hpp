@@ -74,7 +74,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::vector<std::byte> small;  // until the buffer is known
     std::uint32_t num_blocks = 0, num_received = 0;
     std::vector<bool> received;
-    // What is to be sent: the turn of `step`, of whose block `sent` bytes are on their way.
+    // The next bytes to send: the turn of `step`, of whose block `sent` bytes are on their way.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
     Move move;

@@ -72,7 +72,7 @@ std::vector<JobRank> meet(transport::Job& job, Node& node) {
   std::string list;
   for (const std::string& address : own) list += address + ' ';
   const std::vector<std::string> lists = gather(job, list);
-  // What fails here ends the call for all, so that none waits for this rank.
+  // A failure here ends the call for all, so that none waits for this rank.
   Status status;
   for (const std::string& address : addresses_towards_others(job, lists, own))
     if (status) status = node.listen(address + ":0");

@@ -129,7 +129,7 @@ class MulticastImpl {
   std::unordered_map<std::uint64_t, std::deque<std::list<Early>::iterator>> early_of_;  // a group
   std::vector<std::shared_ptr<GroupImpl>> active_;
   std::vector<std::function<void()>> calls_;
-  // Those that this side is to connect to, and those with something unsent.
+  // The peers that this side is to connect to, and those with something unsent.
   std::set<Connection*> to_connect_, to_flush_;
 
   std::mutex inbox_lock_;

@@ -14,7 +14,7 @@ namespace {
 // than a network holds, and so little that blocks still leave one after the other.
 constexpr std::size_t kPartBytes = 64 << 10;
 constexpr std::size_t kWindowBytes = 256 << 10;
-// What one group moves before it is another's turn.
+// The bytes that one group moves before it is another's turn.
 constexpr std::size_t kBudgetBytes = 4 << 20;
 constexpr std::size_t kMaxBegun = 2;        // long messages at the root at a time
 constexpr std::uint64_t kSmallWindow = 64;  // small messages that some receiver has not completed

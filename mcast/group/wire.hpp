@@ -1,5 +1,5 @@
 #pragma once
-// What members of groups send each other as messages of Nodes, version 1: one struct a message,
+// The messages between members of groups, over Nodes, version 1: one struct a message,
 // each beginning with the head. docs/design/wire.md has the page. Bytes are copied before they are
 // checked.
 #include <array>
@@ -77,13 +77,13 @@ bool read_message(std::span<const std::byte> bytes, Message& message,
   return true;
 }
 
-// Whether the text behind it is all there, and the code is one.
+// True if the text behind it is all there, and the code is one.
 inline bool is_sane(const FailedMessage& message, std::span<const std::byte> text) {
   return text.size() == message.text_bytes && text.size() <= kMaxTextBytes && message.code != 0 &&
          message.code <= static_cast<std::uint32_t>(Code::outcome_unknown);
 }
 
-// What comes with a block.
+// The header of a block.
 struct BlockTag {
   std::uint64_t handle;
   std::uint32_t sequence, block;  // the sequence's lower half

@@ -13,7 +13,7 @@
 
 namespace weft::mcast {
 
-// What a switch says of its multicast table.
+// A switch's multicast table, as the switch describes it.
 struct TableLimits {
   uint32_t entries = 0;  // it has this many
   uint32_t top = 0;      // it looks at none above this MLID; 0: at all

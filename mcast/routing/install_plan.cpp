@@ -153,7 +153,7 @@ std::vector<std::string> fabric_differences(const Topology& expected, const Topo
       const auto& ports = topology.nodes[n].ports;
       bool connected = topology.nodes.size() == 1;
       for (const Port& port : ports) connected |= port.node != kNone;
-      // What no cable leads to cannot be found.
+      // A switch that no cable leads to cannot be found.
       if (connected) nodes[topology.nodes[n].guid] = n;
     }
     return nodes;

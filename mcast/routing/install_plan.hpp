@@ -1,5 +1,5 @@
 #pragma once
-// What to change in a fabric's multicast tables so that they hold the wanted trees, without
+// The changes to a fabric's multicast tables so that they hold the wanted trees, without
 // touching what others have put there. Knows nothing of how tables are read and written.
 //
 // A table is written in blocks: 32 entries (block number) by 16 ports (position). Blocks are shared

@@ -1,4 +1,4 @@
-// What trees cost: load of cables, heights, colours.
+// The cost of trees: load of cables, heights, colours.
 #include <algorithm>
 
 #include "mcast/routing/tree_building.hpp"

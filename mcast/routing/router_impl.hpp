@@ -25,7 +25,7 @@ struct Router::Impl {
         switch_load(t.num_switches()),
         reach(t.num_switches()) {}
 
-  // What a tree does to the fabric: its busiest cable first, then its cables' loads together.
+  // The cost of a tree to the fabric: its busiest cable first, then its cables' loads together.
   using Price = std::pair<uint32_t, uint64_t>;
   // Free entries of 256 colours, a bit each.
   struct Colors {

@@ -128,7 +128,7 @@ bool Router::Impl::merge_nearest(uint32_t number, const std::vector<uint32_t>& m
   return true;
 }
 
-// What the merge does to the fabric, with the trees that it replaces taken away first. The busiest
+// The cost of the merge, with the trees that it replaces taken away first. The busiest
 // cable counts only where it is busier than any before.
 Router::Impl::Price Router::Impl::price_of_merge(const Tree& tree,
                                                  const std::vector<uint32_t>& merged) {
@@ -297,7 +297,7 @@ void Router::Impl::rebuild(const std::vector<uint32_t>& merged, Tree* tree) {
   eccentricities(topology, hops, targets, &worst);
   std::vector<uint64_t> distance;
   std::vector<uint32_t> back;
-  // What the members can reach under this colour; only those may be roots.
+  // The switches that the members can reach under this colour; only those may be roots.
   search({targets[0]}, kNone, allowed, &distance, &back);
   uint32_t root = targets[0];
   for (uint32_t s = 0; s < worst.size(); ++s) {

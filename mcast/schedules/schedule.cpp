@@ -37,8 +37,8 @@ int ceil_log2(int n) noexcept { return std::bit_width(static_cast<unsigned>(n - 
 
 std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,
                            int member) {
-  // Who exchanges anything does so within this many blocks: pairs of the pipeline change places
-  // after a multiple of its dimensions, at most twice that.
+  // Members that exchange anything do so within this many blocks: pairs of the pipeline change
+  // places after a multiple of its dimensions, at most twice that.
   const auto enough = static_cast<std::uint32_t>(3 * ceil_log2(num_members) + 2);
   std::set<int> found;
   for (std::uint32_t blocks = 1; blocks <= enough; ++blocks) {

@@ -25,7 +25,7 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-// What one member does in one step.
+// One member's part in one step.
 struct Turn {
   Move send;
   Move receive;

@@ -45,7 +45,7 @@ class Option {
   Option& list();
   // Several values, each a word or separated by commas.
   Option& separated_by_commas();
-  // What --help says of the value where nothing is given; without a text, the variable's value.
+  // The default value that --help shows; without a text, the variable's value.
   Option& shows_default();
   Option& shows_default(const std::string& text);
   // From `least` to `most` values behind the option.
@@ -101,7 +101,7 @@ class Command {
   void takes_command();
   // Options of this command may stand behind its command's name, too.
   void takes_options_anywhere();
-  // What follows the first word that is no option belongs to another program: rest().
+  // All words from the first that is no option belong to another program: rest().
   void passes_rest();
   std::vector<std::string> rest() const;
   // --help belongs to the other program, too.
@@ -115,7 +115,7 @@ class Command {
   // As parse(), but returns what is wrong instead of printing it.
   std::optional<int> parse(int argc, char** argv, std::string& wrong);
 
-  // Whether the arguments name this command.
+  // True if the arguments name this command.
   explicit operator bool() const;
   // The command of this one that the arguments name, or null.
   Command* chosen() const;

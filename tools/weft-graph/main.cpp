@@ -132,7 +132,7 @@ void add_run(cli::Command& command, RunArguments& arguments) {
       .shows_default();
 }
 
-// Whether all ranks know of it, as they agree about what users give.
+// True if all ranks know of it, as they agree about what users give.
 bool is_of_input(const Status& status) {
   return status == Code::bad_argument || status == Code::corrupt || status == Code::unsupported ||
          status == Code::not_found || status == Code::not_permitted;

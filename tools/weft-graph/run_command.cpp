@@ -66,7 +66,7 @@ Json describe(const Graph& graph, const PageRank& result) {
   return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
 }
 
-// What of a result is saved, and whether values that were read can be some.
+// The saved part of a result, and the check of values that were read.
 std::vector<Parts> columns_of(const Graph& graph, const Bfs& result) {
   return {parts_of(graph, result.depth), parts_of(graph, result.parent)};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What OpenSM's engines minhop and sssp have in common: the order of switches and the choice of a
+// The rules that OpenSM's engines minhop and sssp share: the order of switches and the choice of a
 // tree's root.
 #include <algorithm>
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the paper's text prints, by figure.
+// The figures in the paper's text.
 struct Printed {
   int figure;
   const char *fabric, *pattern, *what, *paper, *run, *key;

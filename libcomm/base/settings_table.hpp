@@ -18,8 +18,8 @@ WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
 WEFT_SETTING(yield_us, "YIELD_US", "2000", us, expert,
              "how long a wait polls and yields in turn before it sleeps until its doorbell is rung")
 WEFT_SETTING(progress, "PROGRESS", "calls", choice, user,
-             "calls|thread: messages and nonblocking collectives of MPI progress only in calls of MPI, "
-             "or by a thread, too, while the program computes")
+             "calls|thread: messages and nonblocking collectives of MPI progress only in calls of "
+             "MPI, or by a thread, too, while the program computes")
 // job
 WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms, user,
              "how long a process waits for the others to start")
@@ -49,10 +49,10 @@ WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes, expert,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
 WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice, expert,
-             "auto|device|owner: how cas and fetch_add of ranks of other hosts on this process's memory "
-             "are done; auto: by its RDMA device, if that is atomic with processors too; device: "
-             "always by it, for words that only ranks of other hosts change; owner: by this "
-             "process")
+             "auto|device|owner: how cas and fetch_add of ranks of other hosts on this process's "
+             "memory are done; auto: by its RDMA device, if that is atomic with processors too; "
+             "device: always by it, for words that only ranks of other hosts change; owner: by "
+             "this process")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, expert,
              "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,

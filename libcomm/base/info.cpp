@@ -74,12 +74,18 @@ std::string settings_text(const Settings& settings) {
     name_width = std::max(name_width, row.name.size());
     value_width = std::max(value_width, settings.text(row.id).size());
   }
-  std::string text;
-  for (const SettingRow& row : setting_rows())
-    text += fmt::format("  WEFT_{:{}} {:{}} {:6} {:11} {}\n", row.name, name_width,
-                        settings.text(row.id), value_width, unit_name(row.unit),
-                        settings.is_default(row.id) ? "default" : "environment", row.meaning);
-  return text;
+  const auto rows_for = [&](Audience audience) {
+    std::string text;
+    for (const SettingRow& row : setting_rows())
+      if (row.audience == audience)
+        text += fmt::format("  WEFT_{:{}} {:{}} {:7} {:11} {}\n", row.name, name_width,
+                            settings.text(row.id), value_width, unit_name(row.unit),
+                            settings.is_default(row.id) ? "default" : "environment", row.meaning);
+    return text;
+  };
+  return fmt::format(
+      "  for users:\n{}\n  for experts, whose defaults suit almost all programs:\n{}",
+      rows_for(Audience::user), rows_for(Audience::expert));
 }
 
 std::string topology_text() {

@@ -30,7 +30,8 @@ class InfoReport {
   std::vector<InfoSection> sections_;
 };
 
-// The settings table: name, value, unit, where the value came from, meaning.
+// The settings table, users' settings before those for experts: name, value, unit, where the value
+// came from, meaning.
 std::string settings_text(const Settings& settings);
 // The cores, caches and NUMA nodes, and what the processors share.
 std::string topology_text();

@@ -13,8 +13,8 @@ namespace weft {
 namespace {
 
 constexpr SettingRow kRows[] = {
-#define WEFT_SETTING(id, name, value, unit, meaning) \
-  {Setting::id, name, value, Unit::unit, meaning},
+#define WEFT_SETTING(id, name, value, unit, audience, meaning) \
+  {Setting::id, name, value, Unit::unit, Audience::audience, meaning},
 #include "base/settings_table.hpp"
 #undef WEFT_SETTING
 };

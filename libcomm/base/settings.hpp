@@ -21,8 +21,11 @@ namespace weft {
 // either bound or none; `lengths` is a choice, or two numbers of bytes "MIN-MAX".
 enum class Unit { text, choice, picks, lengths, flag, count, bytes, us, ms };
 
+// The readers of a setting's documentation: those who run programs, or those who measure and test.
+enum class Audience { user, expert };
+
 enum class Setting : int {
-#define WEFT_SETTING(id, name, value, unit, meaning) id,
+#define WEFT_SETTING(id, name, value, unit, audience, meaning) id,
 #include "base/settings_table.hpp"
 #undef WEFT_SETTING
   kCount
@@ -35,6 +38,7 @@ struct SettingRow {
   std::string_view name;  // without the prefix WEFT_
   std::string_view default_value;
   Unit unit;
+  Audience audience;
   // For Unit::choice and lengths it starts with the choices, "a|b|c: ...", for Unit::picks with the
   // choices of each name and the words, "x=a|b,y=c|d,word: ...".
   std::string_view meaning;

@@ -1,127 +1,117 @@
 // No include guard: this file is the settings table, included where rows are needed with
-// WEFT_SETTING(id, name, default, unit, meaning) defined. Sorted by subject.
+// WEFT_SETTING(id, name, default, unit, audience, meaning) defined. Sorted by subject, as the
+// categories of MPI_T are ranges of it. Audience: `user` has a choice that a program or a cluster
+// asks for; `expert` has a default that suits almost all, for measuring and for Weft's tests.
 
 // base
-WEFT_SETTING(log, "LOG", "warn", choice, "error|warn|info|debug: which lines go to standard error")
-WEFT_SETTING(
-    stats, "STATS", "0", flag,
-    "print at the end what went to and came from each peer (weft-info --attach PID while the "
-    "process runs)")
-WEFT_SETTING(trace, "TRACE", "", text,
-             "a file for ui.perfetto.dev: when which call began and how long it took; each process "
+WEFT_SETTING(log, "LOG", "warn", choice, user,
+             "error|warn|info|debug: which lines go to standard error")
+WEFT_SETTING(stats, "STATS", "0", flag, user,
+             "print at the end what went to and came from each peer (weft-info --attach PID while "
+             "the process runs)")
+WEFT_SETTING(trace, "TRACE", "", text, user,
+             "a file for ui.perfetto.dev: when each call began and how long it took; each process "
              "writes its own, with its rank before the extension")
 // waiting
-WEFT_SETTING(spin_us, "SPIN_US", "50", us,
+WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")
-WEFT_SETTING(yield_us, "YIELD_US", "2000", us,
+WEFT_SETTING(yield_us, "YIELD_US", "2000", us, expert,
              "how long a wait polls and yields in turn before it sleeps until its doorbell is rung")
-WEFT_SETTING(progress, "PROGRESS", "calls", choice,
-             "calls|thread: who moves messages and nonblocking collectives of MPI while the "
-             "program computes: nobody before it calls MPI again, or a thread")
+WEFT_SETTING(progress, "PROGRESS", "calls", choice, user,
+             "calls|thread: messages and nonblocking collectives of MPI progress only in calls of "
+             "MPI, or by a thread, too, while the program computes")
 // job
-WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms,
+WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms, user,
              "how long a process waits for the others to start")
-WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms,
+WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms, user,
              "how long a silent peer is waited for before operations with it end in an error")
-WEFT_SETTING(launch, "LAUNCH", "ssh -oBatchMode=yes {host}", text,
+WEFT_SETTING(launch, "LAUNCH", "ssh -oBatchMode=yes {host}", text, user,
              "the command with which weftrun starts its agent on another host, as its last words")
 // fabric and transport
-WEFT_SETTING(
-    fabric, "FABRIC", "shm,verbs,ofi", text,
-    "ways to reach other processes that may be used; two processes take the first that both "
-    "have, in this order. Without shm, the processes of a host are as if on different ones")
-WEFT_SETTING(
-    ofi_provider, "OFI_PROVIDER", "net,tcp", text,
-    "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the first "
-    "that is there")
-WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text,
+WEFT_SETTING(fabric, "FABRIC", "shm,verbs,ofi", text, user,
+             "the fabrics that may be used; two processes take the first that both have, in this "
+             "order. Without shm, the processes of a host are as if on different ones")
+WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "net,tcp", text, user,
+             "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the "
+             "first that is there")
+WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text, user,
              "the network interface of the ofi fabric: its name (with providers for devices "
              "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
              "the default route, else one that is not of containers")
-WEFT_SETTING(
-    device, "DEVICE", "", text,
-    "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); empty: the "
-    "active one nearest to the process's cores. Of several, with commas between, Nodes use all at "
-    "once for long transfers, and jobs the first that is usable")
-WEFT_SETTING(verbs_qps, "VERBS_QPS", "4", count,
+WEFT_SETTING(device, "DEVICE", "", text, user,
+             "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); "
+             "empty: the active one nearest to the process's cores. Of several, with commas "
+             "between, Nodes use all at once for long transfers, and jobs the first that is usable")
+WEFT_SETTING(verbs_qps, "VERBS_QPS", "4", count, expert,
              "queue pairs that a Node may have with a peer over one RDMA device, 1 to 16: one for "
              "each thread that posts, made at its first post")
-WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes,
+WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes, expert,
              "memory of the program that stays registered with the RDMA device after its use; 0: "
              "none")
-WEFT_SETTING(
-    verbs_atomics, "VERBS_ATOMICS", "auto", choice,
-    "auto|device|owner: who does cas and fetch_add on this process's memory for ranks of "
-    "other hosts; auto: its RDMA device, if that is atomic with processors too. device: in "
-    "any case, for words that only ranks of other hosts change")
-WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, "a lane's ring at its first message")
-WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes,
+WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice, expert,
+             "auto|device|owner: how cas and fetch_add of ranks of other hosts on this process's "
+             "memory are done; auto: by its RDMA device, if that is atomic with processors too; "
+             "device: always by it, for words that only ranks of other hosts change; owner: by "
+             "this process")
+WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, expert,
+             "a lane's ring at its first message")
+WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,
              "a lane's ring once its writer has waited for room or sends long messages")
-WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes,
+WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes, expert,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
-WEFT_SETTING(
-    eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes,
-    "the longest message that travels inside the ring; longer ones are announced and copied "
-    "straight into the receiver's buffer")
-WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes,
+WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes, expert,
+             "the longest message that travels inside the ring; a longer one is a rendezvous "
+             "(RTS, CTS, FIN) and is copied straight into the receiver's buffer")
+WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes, expert,
              "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over ofi")
-WEFT_SETTING(
-    eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes,
-    "longer eager messages are cut into pieces of at least this size, so that both sides copy "
-    "at once")
-WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes,
-             "messages and blocks from this size on are written past the caches into rings of this "
-             "host; 0: from 2K on between processes that share no cache, else never")
-WEFT_SETTING(exchange_rendezvous_bytes, "EXCHANGE_RENDEZVOUS_BYTES", "32K", bytes,
-             "blocks of an exchange from this size on stay at the sender, and the receiver reads "
-             "them there")
-WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes,
-             "the most that the blocks of one thread may take that wait to be read so")
-WEFT_SETTING(
-    unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes,
-    "eager data of one peer that may wait unmatched, beside what its ring holds by then; beyond it "
-    "that peer announces only")
-WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag,
+WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes, expert,
+             "longer eager messages are cut into pieces of at least this size, so that both sides "
+             "copy at once")
+WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes, expert,
+             "messages and blocks from this size on are written past the caches into rings of "
+             "this host; 0: from 2K on between processes that share no cache, else never")
+WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes, expert,
+             "the most memory that long blocks of one exchange thread may take while they wait for "
+             "their receivers to read them")
+WEFT_SETTING(unexpected_max_bytes, "UNEXPECTED_MAX_BYTES", "4M", bytes, expert,
+             "eager data of one peer that may wait unmatched, beside what its ring holds by then; "
+             "beyond it that peer sends RTS only")
+WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag, expert,
              "copy between processes with process_vm_readv and process_vm_writev")
 // collectives
-WEFT_SETTING(
-    coll_algorithms, "COLL_ALGORITHMS", "", picks,
-    "barrier=shm|two_level|dissemination,"
-    "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline|two_trees,"
-    "reduce=shm|two_level|circulant|binomial|rabenseifner,"
-    "allreduce=shm|two_level|circulant|recursive_doubling|rabenseifner|ring,"
-    "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"
-    "allgather=shm|two_level|circulant|ring,"
-    "alltoall=shm|two_level|bruck|pairwise,"
-    "reduce_scatter=shm|two_level|circulant|pairwise|binomial,"
-    "scan=shm|two_level|recursive_doubling|pairwise,reproducible: one or "
-    "more of these, instead of what the table says (weft-info --collectives); reproducible: sums "
-    "are the same bits wherever the ranks are; by size as "
-    "bcast=binomial@8:16K+chain (to 8 members and 16 KiB, else chain), as weft-info --tune "
-    "prints them")
-WEFT_SETTING(
-    coll_crowded, "COLL_CROWDED", "auto", choice,
-    "auto|yes|no: whether collectives inside a host count context switches (more processes "
-    "than cores) or polling; auto: by the number of processes and cores")
-WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes,
+WEFT_SETTING(coll_algorithms, "COLL_ALGORITHMS", "", picks, user,
+             "barrier=shm|two_level|dissemination,"
+             "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline|two_trees,"
+             "reduce=shm|two_level|circulant|binomial|rabenseifner,"
+             "allreduce=shm|two_level|circulant|recursive_doubling|rabenseifner|ring,"
+             "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"
+             "allgather=shm|two_level|circulant|ring,alltoall=shm|two_level|bruck|pairwise,"
+             "reduce_scatter=shm|two_level|circulant|pairwise|binomial,"
+             "scan=shm|two_level|recursive_doubling|pairwise,reproducible: one or more of these, "
+             "instead of what the table says (weft-info --collectives); reproducible: sums are "
+             "the same bits wherever the ranks are; by size as bcast=binomial@8:16K+chain (to 8 "
+             "members and 16 KiB, else chain), as weft-info --tune prints them")
+WEFT_SETTING(coll_crowded, "COLL_CROWDED", "auto", choice, expert,
+             "auto|yes|no: whether collectives inside a host count context switches (more "
+             "processes than cores) or polling; auto: by the number of processes and cores")
+WEFT_SETTING(coll_direct_min_bytes, "COLL_DIRECT_MIN_BYTES", "24K", bytes, expert,
              "collectives inside a host copy blocks from this size on straight between the users' "
              "buffers (if DIRECT_COPY allows)")
 // allreduce by switches
-WEFT_SETTING(offload, "OFFLOAD", "off", choice,
+WEFT_SETTING(offload, "OFFLOAD", "off", choice, user,
              "off|node|socket: whether collectives go through switches that compute, with one "
              "leader for the processes of a node, or of a socket")
-WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text,
-             "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a /, "
-             "that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
-WEFT_SETTING(
-    offload_when, "OFFLOAD_WHEN", "auto", lengths,
-    "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths with which "
-    "a model of the paper's switches says that they are faster (weft-offload simulate); as 8-4K: "
-    "for these lengths in bytes, as weft-info --tune prints them (MPI_Barrier has 1); force: "
-    "always, and MPI_Reduce and MPI_Bcast too")
-WEFT_SETTING(
-    offload_float, "OFFLOAD_FLOAT", "ordered", choice,
-    "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so that results "
-    "repeat bit for bit; as they come; float as integers, for switches that add no others")
-WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms,
+WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text, user,
+             "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a "
+             "/, that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
+WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", lengths, user,
+             "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths "
+             "with which a model of the switches says that they are faster (weft-offload "
+             "simulate); as 8-4K: for these lengths in bytes, as weft-info --tune prints them "
+             "(MPI_Barrier has 1); force: always, and MPI_Reduce and MPI_Bcast too")
+WEFT_SETTING(offload_float, "OFFLOAD_FLOAT", "ordered", choice, user,
+             "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so "
+             "that results repeat bit for bit; as they come; float as integers, for switches that "
+             "add no others")
+WEFT_SETTING(offload_timeout_ms, "OFFLOAD_TIMEOUT_MS", "1000", ms, expert,
              "how long a silent switch is waited for before the hosts compute themselves")

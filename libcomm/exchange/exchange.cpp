@@ -17,6 +17,9 @@ namespace weft::transport {
 namespace {
 
 constexpr std::uint32_t kPage = 4096;
+// The default of ExchangeSettings::rendezvous_bytes, of which a program that knows better gives its
+// own.
+constexpr std::size_t kRendezvousBytes = 32 * 1024;
 
 // What ranks must agree on, and how many threads each has.
 struct Terms {
@@ -81,8 +84,7 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   const Settings& defaults = job.members->settings();
   ring_min = static_cast<std::uint32_t>(defaults.bytes(Setting::ring_min_bytes));
   if (wants_default_rings) settings.ring_bytes = defaults.bytes(Setting::ring_max_bytes);
-  if (settings.rendezvous_bytes == 0)
-    settings.rendezvous_bytes = defaults.bytes(Setting::exchange_rendezvous_bytes);
+  if (settings.rendezvous_bytes == 0) settings.rendezvous_bytes = kRendezvousBytes;
   const std::size_t longest = RingWriter::max_length(ring_min);
   near = CopyPolicy::read(defaults, true, longest);
   far = CopyPolicy::read(defaults, false, longest);

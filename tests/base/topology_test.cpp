@@ -97,6 +97,14 @@ TEST_CASE("the settings report says where a value came from") {
   CHECK(line_of("RING_MAX_BYTES").find("8M") != std::string::npos);
   CHECK(line_of("RING_MAX_BYTES").find("environment") != std::string::npos);
   CHECK(line_of("RING_MIN_BYTES").find("default") != std::string::npos);
+  const std::size_t experts = text.find("  for experts");
+  REQUIRE(experts != std::string::npos);
+  for (const SettingRow& row : setting_rows()) {
+    INFO(row.name);
+    const std::size_t line = text.find("  WEFT_" + std::string(row.name) + " ");
+    REQUIRE(line != std::string::npos);
+    CHECK((line > experts) == (row.audience == Audience::expert));
+  }
 }
 
 TEST_CASE("who is bound to one processor has a last cache, or the kernel tells of none") {

@@ -23,7 +23,7 @@ CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
 from comparing import (drawing, libraries, links, pair, perftest, pictures, programs, running,  # noqa: E402
-                       steady, tables)
+                       tables)
 
 
 class Named:
@@ -268,44 +268,6 @@ class PairTest(unittest.TestCase):
             self.assertEqual(pair.on_host(socket.gethostname(), ["tool"]), ["tool"])
 
 
-class LooksTest(unittest.TestCase):
-    def run_with(self, disturbed):
-        """Runs that each take 10 looks, so many of them disturbed; returns which counted."""
-        with tempfile.NamedTemporaryFile("w+") as file:
-            seen = [0, 0]
-
-            def note():
-                file.seek(0)
-                file.write("%11d %11d\n" % tuple(seen))
-                file.flush()
-
-            note()
-            looks = steady.Looks(file.name)
-            values = iter(range(len(disturbed)))
-
-            def run():
-                value = next(values)
-                seen[0] += 10
-                seen[1] += disturbed[value]
-                note()
-                return value
-
-            return looks.run(run), looks.repeated
-
-    def test_undisturbed_run_counts_at_once(self):
-        self.assertEqual(self.run_with([3]), (0, 0))
-
-    def test_disturbed_runs_are_repeated(self):
-        self.assertEqual(self.run_with([9, 4, 0]), (2, 2))
-
-    def test_the_least_disturbed_of_some_counts(self):
-        self.assertEqual(self.run_with([9, 5, 4, 6]), (2, 3))
-
-    def test_without_the_file_nothing_runs(self):
-        with self.assertRaises(OSError):
-            steady.Looks("/nowhere/looks")
-
-
 class RunningTest(unittest.TestCase):
     def test_limit_ends_processes_that_hide_and_ignore(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -405,11 +367,6 @@ class CompareTest(unittest.TestCase):
     def test_help_says_which_tools_are_beside(self):
         text = self.compare("--help").stdout
         self.assertIn("ib_write_lat and ib_send_lat beside latency", " ".join(text.split()))
-
-    def test_looks_need_their_file(self):
-        result = self.compare("--looks", os.path.join(self.folder, "none"))
-        self.assertEqual(result.returncode, 2)
-        self.assertIn("there is no such file", result.stderr)
 
     def test_compiles_and_runs_nothing(self):
         self.library("weft", 1.0)

@@ -39,7 +39,7 @@ struct ExchangeSettings {
   std::size_t block_bytes = 2048;    // bytes in a block, at most; a longer message is its own block
   std::size_t ring_bytes = 0;        // the largest a ring can get; 0: WEFT_RING_MAX_BYTES, 2 MiB
   std::size_t rendezvous_bytes = 0;  // blocks from this size on stay at the sender, and the
-                                     // receiver reads them there; 0: WEFT_EXCHANGE_RENDEZVOUS_BYTES
+                                     // receiver reads them there; 0: 32 KiB
   Pairing pairing = Pairing::thread_to_machine;
 };
 

@@ -46,7 +46,6 @@ MPI_Datatype type_of(const SettingRow& row) {
 // program opens itself (weft/job.hpp), which read the environment.
 bool is_never_read(Setting id) {
   constexpr Setting kOthers[] = {Setting::launch, Setting::lane_memory_bytes,
-                                 Setting::exchange_rendezvous_bytes,
                                  Setting::exchange_staging_bytes, Setting::verbs_qps};
   return std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers);
 }
@@ -60,24 +59,7 @@ int scope_of(const SettingRow& row) {
 }
 
 int verbosity_of(const SettingRow& row) {
-  switch (row.id) {
-    case Setting::log:
-    case Setting::stats:
-    case Setting::fabric:
-    case Setting::device:
-    case Setting::ofi_interface:
-    case Setting::start_timeout_ms:
-    case Setting::peer_timeout_ms:
-    case Setting::offload:
-      return MPI_T_VERBOSITY_USER_BASIC;
-    case Setting::eager_max_bytes:
-    case Setting::coll_algorithms:
-    case Setting::spin_us:
-    case Setting::yield_us:
-      return MPI_T_VERBOSITY_TUNER_BASIC;
-    default:
-      return MPI_T_VERBOSITY_TUNER_DETAIL;
-  }
+  return row.audience == Audience::user ? MPI_T_VERBOSITY_USER_BASIC : MPI_T_VERBOSITY_TUNER_ALL;
 }
 
 // Returns the values in effect now. A bad variable in the environment is reported by MPI_Init;

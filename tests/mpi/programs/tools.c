@@ -23,6 +23,13 @@ static MPI_T_cvar_handle cvar_of(const char* name, int* count) {
   return handle;
 }
 
+static int verbosity_of(const char* name) {
+  int index = -1, verbosity = -1;
+  EXPECT_OK(MPI_T_cvar_get_index(name, &index));
+  EXPECT_OK(MPI_T_cvar_get_info(index, NULL, NULL, &verbosity, NULL, NULL, NULL, NULL, NULL, NULL));
+  return verbosity;
+}
+
 static void check_cvar_infos(void) {
   int num = 0;
   EXPECT_OK(MPI_T_cvar_get_num(&num));
@@ -82,6 +89,8 @@ static void check_cvar_infos(void) {
     EXPECT_OK(MPI_T_cvar_handle_free(&handle));
     EXPECT(handle == MPI_T_CVAR_HANDLE_NULL);
   }
+  EXPECT_EQ(verbosity_of("WEFT_FABRIC"), MPI_T_VERBOSITY_USER_BASIC);
+  EXPECT_EQ(verbosity_of("WEFT_RING_MIN_BYTES"), MPI_T_VERBOSITY_TUNER_ALL);
   EXPECT_EQ(MPI_T_cvar_get_info(num, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
             MPI_T_ERR_INVALID_INDEX);
   EXPECT_EQ(MPI_T_cvar_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),

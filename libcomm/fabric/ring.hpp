@@ -105,7 +105,7 @@ class RingWriter {
   }
   // Returns true if the reader has consumed everything, according to its last credit.
   bool is_read() noexcept {
-    look();
+    poll_credit();
     return consumed_ == written_;
   }
 
@@ -150,8 +150,8 @@ class RingWriter {
 
   // The low bits that the reader last sent along with its count.
   std::uint64_t flags() const noexcept { return flags_; }
-  // Reads the reader's word without need; flags() is current afterwards.
-  void look() noexcept {
+  // Reads the credit word even if there is room; flags() is current afterwards.
+  void poll_credit() noexcept {
     // acquire: the reader is done with what it counts before we overwrite it; pairs with the
     // release in RingReader::return_credit.
     const std::uint64_t word = consumed_word_->load(std::memory_order_acquire);
@@ -171,7 +171,7 @@ class RingWriter {
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {
-    look();
+    poll_credit();
     look_before_ = std::min(limit(), written_ + kLookBytes);
     if (written_ + bytes + kEntryAlign <= limit()) return true;
     stalled_ = true;

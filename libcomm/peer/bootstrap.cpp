@@ -384,7 +384,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
           return false;
         }
         if (!makes_sense) {
-          fail(connection, {Code::corrupt, "a peer's frame makes no sense"});
+          fail(connection, {Code::corrupt, "a frame of the peer is invalid"});
           return false;
         }
         continue;

@@ -129,7 +129,7 @@ void ReliableLink::post_control(Head& head, std::size_t head_bytes) noexcept {
 }
 
 Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
-                             fabric::Request* request) {
+                             fabric::WorkRequest* request) {
   if (state_ != State::up) return Code::peer_lost;
   // Messages that were kept before go first, so that all arrive in the order of posting, unless
   // those are held.

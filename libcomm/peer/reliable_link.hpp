@@ -81,7 +81,7 @@ class ReliableLink {
   // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
   // request: the body stays as it is until done(), where the fabric has messages in place.
   Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
-                 fabric::Request* request = nullptr);
+                 fabric::WorkRequest* request = nullptr);
   // While set, kept messages wait for something that must go before them.
   void hold(bool held) { is_held_ = held; }
 

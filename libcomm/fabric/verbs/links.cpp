@@ -425,7 +425,7 @@ int VerbsEndpoint::stash_completions() {
 
 void VerbsEndpoint::end_requests(VerbsLink& link, Code code, Completed& completed) {
   std::lock_guard lock(link.lock);
-  const auto end = [&](Request* request) {
+  const auto end = [&](WorkRequest* request) {
     completed.add(request, link.refused == request ? link.refused_code : code);
   };
   for (; link.completed != link.posted; ++link.completed) {

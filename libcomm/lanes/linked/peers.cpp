@@ -315,7 +315,7 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   const bool was_up = peer->link.is_up();
   drop_link(*peer);
   if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
-  if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
+  if (why == Code::corrupt) return lose(*peer, "sends invalid data");
   if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
   peer->link.back_off(now_ns());
 }
@@ -390,7 +390,7 @@ void RemoteLanes::tick() {
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
-  for (std::size_t left = share_of_look(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];

@@ -13,15 +13,14 @@
 namespace weft::tagged {
 namespace {
 
-// Looks of try_receive at a ring: about as long as a short message and its answer take.
-constexpr unsigned kReceiveLooks = 256;
-// Of the records of copies that two processes share, each VCI but the first has so many.
+// Polls of a ring in try_receive: about the round trip of a short message.
+constexpr unsigned kReceivePolls = 256;
+// SharedCopy records of each VCI but the first.
 constexpr std::uint32_t kCopiesOfOthers = 8;
 constexpr unsigned kLockSpins = 100;
-// One receive in so many goes the long way, on which everything else moves forward, too.
+// Every so many receives one takes the full path, on which everything else progresses, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
-// What a send and a receive start with.
 inline void begin(Request& request, bool is_receive, std::uint32_t context, void* buffer,
                   std::size_t length) noexcept {
   request.complete.store(false, std::memory_order_relaxed);
@@ -36,7 +35,7 @@ inline void begin(Request& request, bool is_receive, std::uint32_t context, void
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
   if (mutex_ == nullptr) return;
-  // It is held for less than a sleep costs.
+  // The lock is held for less time than a sleep costs.
   for (unsigned i = 0; i < kLockSpins; ++i, cpu_relax())
     if (mutex_->try_lock()) return;
   mutex_->lock();
@@ -76,7 +75,7 @@ Status Engine::Shared::make(int number) {
     const std::lock_guard losing(losses);
     num_vcis.fetch_add(1, std::memory_order_relaxed);
   }
-  // Before anybody receives here, for whom a loss of earlier is no news.
+  // Before the first receive here, to which earlier losses must not be reported.
   if (number != 0) owned[i]->check_liveness();
   vcis[i].store(owned[i].get(), std::memory_order_release);
   return {};
@@ -124,7 +123,7 @@ Status Engine::Impl::start() {
 
   crowded = job.is_crowded();
   fence_works = heavy_fence_register();
-  receive_looks = crowded ? 0 : kReceiveLooks;
+  receive_polls = crowded ? 0 : kReceivePolls;
 
   if (number == 0) {
     if (Status status = Fabrics::open(job, fabrics); !status) return status;
@@ -132,17 +131,17 @@ Status Engine::Impl::start() {
   }
   local = &fabrics->local();
   connections = &local->connections();
-  // Others may have connected before.
+  // Peers may have connected before.
   known_connections = connections->load(std::memory_order_relaxed) - 1;
   known_remote_connections.assign(kMaxRemoteFabrics, number == 0 ? 0 : ~std::uint32_t{0});
-  // The pages for strangers, who are the first one's, are not touched before there are some.
+  // Pages for foreign processes, which the first VCI has, are not touched before the first of them.
   peers.reserve(static_cast<std::size_t>(job.size()) + (number == 0 ? kMaxForeignProcesses : 0));
   peers.resize(static_cast<std::size_t>(job.size()));
   for (int rank = 0; rank < job.size(); ++rank) {
     set_up(peer(rank), rank, fabrics->to(rank));
     some_apart |= peer(rank).lanes == nullptr;
   }
-  // Each has a peer once at most: they never allocate later.
+  // Each list has a peer once at most, so it never allocates later.
   for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
   arrivals.reserve(kMaxRemoteFabrics);
   const std::uint32_t firsts = kNumSharedCopies - (kNumVcis - 1) * kCopiesOfOthers;
@@ -163,16 +162,16 @@ Code Engine::Impl::connect(Peer& peer) {
     lose(peer);
     return Code::peer_lost;
   }
-  SendMemory& memory = peer.way;
+  SendMemory& memory = peer.send_memory;
   const int channel = channel_number({static_cast<std::uint16_t>(number), 0, 0});
   Status status;
   if (memory.ring == nullptr) status = peer.lanes->connect(peer.rank, channel, memory);
   if (!status) {
     memory = {};
-    if (status == Code::again ||
-        (status == Code::no_memory && is_patient(peer, peer.short_send_ns, status.text())))
+    if (status == Code::again || (status == Code::no_memory &&
+                                  is_before_deadline(peer, peer.no_send_memory_ns, status.text())))
       return Code::again;
-    // Of a peer that has died the operation's own error tells.
+    // If the peer has died, the error of the operation reports it.
     log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, peer.rank,
              "cannot connect to {}: {}", status.text());
     lose(peer);
@@ -185,15 +184,15 @@ Code Engine::Impl::connect(Peer& peer) {
                   {peer.rank, job.member(peer.rank).host});
   });
   if (opened != Code::ok) return Code::again;
-  peer.short_send_ns = 0;
+  peer.no_send_memory_ns = 0;
   if (peer.remote) {
     const std::size_t eager_max = peer.lanes->limits().eager_max;
-    peer.copies = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
+    peer.copy_policy = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
                                     eager_max != 0 ? eager_max : near.eager_max_bytes);
     return Code::ok;
   }
   peer.out.ring.populate();
-  peer.copies = job.share_cache(job.rank(), peer.rank) ? near : far;
+  peer.copy_policy = job.share_cache(job.rank(), peer.rank) ? near : far;
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }
@@ -227,8 +226,8 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   if (!peer.out.connected()) [[unlikely]] {
     if (peer.lost || impl.connect(peer) != Code::ok) return false;
   }
-  const bool past_cache = peer.copies.is_past_cache(length);
-  if (length > peer.copies.piece_of(length) || peer.queue_head != nullptr || peer.lost)
+  const bool past_cache = peer.copy_policy.is_past_cache(length);
+  if (length > peer.copy_policy.piece_of(length) || peer.queue_head != nullptr || peer.lost)
     return false;
   if (peer.out.on_hold()) [[unlikely]]
     return false;
@@ -242,17 +241,17 @@ void Engine::push_remote() noexcept {
 bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,
                          std::size_t room, MessageInfo& info) {
   Impl& impl = of(context);
-  // What waits for progress must not wait for these looks, nor other threads.
+  // These polls must not delay pending progress or other threads.
   if (impl.threaded || impl.has_remote.load(std::memory_order_relaxed) || !impl.blocked.empty() ||
-      !impl.transfers.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
+      !impl.copies.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
     return false;
   Peer& peer = impl.peer(rank);
   if (!peer.accepted || peer.lost || !impl.matcher.none_posted(rank, context) ||
       impl.matcher.find_unexpected(rank, context, tag) != nullptr)
     return false;
   Entry entry;
-  for (unsigned looks = 0; !peer.in.peek(entry); ++looks)
-    if (looks == impl.receive_looks) return false;
+  for (unsigned polls = 0; !peer.in.peek(entry); ++polls)
+    if (polls == impl.receive_polls) return false;
   const auto arrived_tag = static_cast<std::int32_t>(entry.immediate);
   if (entry.kind != kEager || entry.length > room || (entry.immediate >> 32) != context ||
       !tag_matches(tag, arrived_tag))
@@ -293,10 +292,10 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   const Guard guard(impl);
   ++impl.num_begun;
   if (Unexpected* message = impl.matcher.find_unexpected(source, context, tag)) [[unlikely]] {
-    // Nothing waits here for long but for want of memory.
+    // Only a shortage of memory makes this loop wait.
     while (!impl.receive_unexpected(request, *message)) {
       Peer& peer = impl.peer(message->source);
-      if (!impl.is_patient(peer, peer.short_room_ns, "no memory for its message"))
+      if (!impl.is_before_deadline(peer, peer.no_receive_memory_ns, "no memory for its message"))
         return impl.complete(request, Code::no_memory);
       sched_yield();
     }
@@ -311,8 +310,8 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
 
 Code Engine::Impl::lost_or_again(int source, std::uint32_t context, std::int32_t tag,
                                  MessageInfo& info) {
-  // The library looks for messages of its own meanwhile; whoever waits in the context does not
-  // learn of a loss by that.
+  // A probe by the library itself must not consume the report that the user of the context waits
+  // for.
   if (source == kAnySource && tag < 0 && tag != kAnyTag) return Code::again;
   const int lost = find_lost(source, context);
   if (lost == kNobody) return Code::again;
@@ -345,11 +344,11 @@ void Engine::Impl::lose_apart(int source) {
 
 bool Engine::Impl::make_room(Peer& peer) noexcept {
   return or_no_memory([&] {
-           weft::make_room(transfers);
+           weft::make_room(copies);
            receives.make_room();
            peer.controls.make_room();
            if (peer.remote && free_gets.empty()) {
-             free_gets.reserve(gets.size() + 1);  // for all there are
+             free_gets.reserve(gets.size() + 1);  // capacity for all
              free_gets.push_back(&gets.emplace_back());
            }
          }) == Code::ok;
@@ -360,12 +359,12 @@ bool Engine::Impl::make_room_to_answer(Peer& peer) noexcept {
 }
 
 bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
-  if (message.announced) {
+  if (message.is_rts) {
     if (!make_room(peer(message.source))) return false;
-    peer(message.source).short_room_ns = 0;
+    peer(message.source).no_receive_memory_ns = 0;
   }
   if (!message.taken) matcher.remove_unexpected(message);
-  if (message.announced) {
+  if (message.is_rts) {
     fetch(request, message.source, message.tag, message.bytes,
           {message.address, message.bytes, message.region, message.extra}, message.send_id);
     matcher.release(&message);
@@ -441,7 +440,7 @@ void Engine::progress(std::uint32_t context) {
     impl.progress();
     if (impl.num_completed != before) return;
   }
-  rest();
+  idle();
 }
 
 void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
@@ -479,7 +478,7 @@ void Engine::ring(int peer) noexcept {
 
 Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
 
-void Engine::look_for_lost() {
+void Engine::check_for_lost() {
   shared_->for_each([](Impl& vci) {
     const Guard guard(vci);
     vci.check_liveness();
@@ -550,12 +549,12 @@ std::vector<int> Engine::lost() const {
   return shared_->lost;
 }
 
-void Engine::note_told(int peer) noexcept {
-  shared_->last_told.store(peer, std::memory_order_relaxed);
+void Engine::note_reported_lost(int peer) noexcept {
+  shared_->last_reported_lost.store(peer, std::memory_order_relaxed);
 }
 
-int Engine::last_told() const noexcept {
-  return shared_->last_told.load(std::memory_order_relaxed);
+int Engine::last_reported_lost() const noexcept {
+  return shared_->last_reported_lost.load(std::memory_order_relaxed);
 }
 
 std::string Engine::describe(const Request& request) const {

@@ -1,4 +1,4 @@
-// The hot path: what arrives on the lanes, and what waits for room in them.
+// The hot path: receiving from the lanes, and sending into them.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -17,10 +17,10 @@ void Engine::Impl::progress() {
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with card().
+  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with endpoint_address().
   if (has_remote.load(std::memory_order_acquire)) [[unlikely]]
     progress_remote();
-  // By number: a peer that turns out to be lost leaves the list.
+  // By index: a peer that is found lost leaves the list.
   for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < blocked.size();) {
@@ -34,7 +34,7 @@ void Engine::Impl::progress() {
       }
     }
   }
-  if (!transfers.empty()) run_transfers();
+  if (!copies.empty()) run_copies();
 }
 
 void Engine::Impl::progress_remote() {
@@ -53,7 +53,7 @@ void Engine::Impl::progress_remote() {
       if (!peer->lost) arriving.push_back(peer);
     }
   }
-  // By number, as above.
+  // By index, as above.
   for (std::size_t i = 0; i < arriving.size();) {
     Peer& peer = *arriving[i];
     drain(peer);
@@ -64,17 +64,17 @@ void Engine::Impl::progress_remote() {
     arriving[i] = arriving.back();
     arriving.pop_back();
   }
-  // A program that polls and never waits must hear of lost peers too.
+  // A program that polls and never waits needs lost peers detected, too.
   if (++remote_polls % 4096 == 0) check_liveness();
 }
 
-// Whether to go on trying what this process has no memory or descriptors for: for as long as a
-// silent peer may take.
-bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what) {
+// Returns true while an operation without memory or descriptors is to be retried: until
+// PEER_TIMEOUT_MS has passed, as for a silent peer.
+bool Engine::Impl::is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_view why) {
   const std::uint64_t now = now_ns();
   if (since_ns == 0) {
     since_ns = now;
-    log_peer(LogLevel::warn, peer.rank, "the way to {} has to wait: {}", what);
+    log_peer(LogLevel::warn, peer.rank, "messages with {} are delayed: {}", why);
   }
   return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
 }
@@ -88,8 +88,8 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
     if (Status status = lanes.accept(number, rank, channel, memory); !status) {
       if (status == Code::no_memory && rank >= 0 && is_peer(rank)) {
         if (peer(rank).lost) return;
-        if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
-          --known_connections;  // to be looked for again
+        if (is_before_deadline(peer(rank), peer(rank).no_memory_ns, status.text())) {
+          --known_connections;  // so that the next call accepts it
           return;
         }
       }
@@ -100,7 +100,8 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
     }
     if (rank < 0) return;
     if (!is_peer(rank)) {
-      log_peer(LogLevel::warn, rank, "{} opened a lane of a job's own, which is not read");
+      log_peer(LogLevel::warn, rank,
+               "{} opened a lane that only ranks of the job may use: it is not read");
       continue;
     }
     Peer& peer = this->peer(rank);
@@ -109,7 +110,7 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
     peer.in.open(lanes, memory, std::min(ring_min_of(lanes), maximum), maximum,
                  {rank, job.member(rank).host});
     peer.accepted = true;
-    peer.short_ns = 0;
+    peer.no_memory_ns = 0;
     if (!peer.remote) {
       incoming.push_back(&peer);
       continue;
@@ -120,7 +121,7 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   }
 }
 
-// A whole message (length == bytes) or the first piece of one. Part of the loop in drain().
+// A whole message (length == bytes) or the first fragment of one. Part of the loop in drain().
 [[gnu::always_inline]] inline bool Engine::Impl::on_eager(Peer& peer, const Entry& entry,
                                                           std::size_t bytes, const std::byte* data,
                                                           std::size_t length, bool may_leave) {
@@ -128,8 +129,8 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   Request* request = matcher.take_posted(peer.rank, context, tag);
   if (request == nullptr) [[unlikely]] {
-    // Who waits for what has just become complete may well post a receive for this one next, and
-    // then it need not be copied twice.
+    // A thread whose request has just completed may post the receive for this one next, which saves
+    // a copy.
     return !may_leave && keep_unexpected(peer, context, tag, bytes, data, length);
   }
   request->peer = peer.rank;
@@ -153,10 +154,11 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
 bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   if (entry.kind != kEagerFirst && entry.kind != kEagerMore) {
     if (!make_room(peer)) [[unlikely]] {
-      if (!is_patient(peer, peer.short_room_ns, "no memory for its message")) lose(peer);
+      if (!is_before_deadline(peer, peer.no_receive_memory_ns, "no memory for its message"))
+        lose(peer);
       return peer.lost;
     }
-    peer.short_room_ns = 0;
+    peer.no_receive_memory_ns = 0;
   }
   switch (entry.kind) {
     case kEagerFirst: {
@@ -174,15 +176,15 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length, may_leave);
     }
     case kEagerMore:
-      on_more(peer, entry);
+      on_eager_more(peer, entry);
       break;
-    case kAnnounce:
-      return on_announce(peer, entry);
-    case kReady:
-      on_ready(peer, entry);
+    case kRts:
+      return on_rts(peer, entry);
+    case kCts:
+      on_cts(peer, entry);
       break;
-    case kFinished:
-      on_over(peer, entry, Code::ok);
+    case kFin:
+      on_fin(peer, entry);
       break;
     case kStream:
       on_stream(peer, entry);
@@ -191,7 +193,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       on_withdraw(peer, entry);
       break;
     case kWithdrawn:
-      on_over(peer, entry, Code::cancelled);
+      on_withdrawn(peer, entry);
       break;
     default:
       broken(peer, "the kind of a message");
@@ -226,8 +228,7 @@ void Engine::Impl::drain(Peer& peer) {
   left_entries = true;
 }
 
-// With room for so many bytes. Null: there is no memory, and the peer is lost if that has been so
-// for long.
+// Allocates a message of so many bytes. Null: no memory; past the deadline the peer is lost.
 Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
   Unexpected* message = matcher.allocate();
   if (message != nullptr && bytes > Unexpected::kSmall) {
@@ -235,14 +236,14 @@ Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
     if (message->data == nullptr) matcher.release(std::exchange(message, nullptr));
   }
   if (message != nullptr)
-    peer.short_ns = 0;
-  else if (!is_patient(peer, peer.short_ns, "no memory for what it sent"))
+    peer.no_memory_ns = 0;
+  else if (!is_before_deadline(peer, peer.no_memory_ns, "no memory for its message"))
     lose(peer);
   return message;
 }
 
-// A message, or the first piece of one, that no receive was posted for. False: it has to wait for
-// memory, or for its receive.
+// Keeps an unexpected message, or the first fragment of one. False: not enough memory: the entry
+// stays in the ring.
 bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
                                    std::size_t bytes, const std::byte* data, std::size_t length) {
   Unexpected* message = allocate_for(peer, bytes);
@@ -257,7 +258,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
   if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
     peer.in.hold = true;
-    shared.tell({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
+    shared.notify({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
     peer.in.return_now();
   }
   if (length == bytes) return true;
@@ -267,7 +268,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   return true;
 }
 
-// Bytes of a message from `offset` on, which fit.
+// Copies bytes of a message from `offset` on, which the buffer has room for.
 void Engine::Impl::store(const Request& request, std::size_t offset, const std::byte* from,
                          std::size_t bytes) noexcept {
   if (request.packer != nullptr)
@@ -276,10 +277,10 @@ void Engine::Impl::store(const Request& request, std::size_t offset, const std::
     weft::detail::copy(static_cast<std::byte*>(request.buffer) + offset, from, bytes);
 }
 
-void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
+void Engine::Impl::on_eager_more(Peer& peer, const Entry& entry) {
   const std::size_t offset = peer.incoming_offset;
   if (peer.incoming_bytes == 0 || entry.length == 0 || entry.length > peer.incoming_bytes - offset)
-    return broken(peer, "a piece of a message");
+    return broken(peer, "a fragment of a message");
   peer.incoming_offset += entry.length;
   const bool last = peer.incoming_offset == peer.incoming_bytes;
   if (last) peer.incoming_bytes = 0;
@@ -299,7 +300,7 @@ void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   }
 }
 
-// The message is out of the matcher and whole.
+// For a message that is complete and out of the matcher.
 void Engine::Impl::deliver(Request& request, Unexpected& message) {
   request.peer = message.source;
   request.tag = message.tag;
@@ -314,7 +315,7 @@ void Engine::Impl::deliver(Request& request, Unexpected& message) {
 }
 
 void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
-  if (!message.announced) {
+  if (!message.is_rts) {
     peer.unexpected_bytes -= message.bytes + sizeof(Unexpected);
     if (peer.in.hold && peer.unexpected_bytes < unexpected_max / 2) {
       peer.in.hold = false;
@@ -326,8 +327,7 @@ void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
 
 void Engine::Impl::broken(Peer& peer, const char* what) {
   if (peer.lost) return;
-  log_peer(LogLevel::error, peer.rank, "{} sent bytes that make no sense ({}): its lane is closed",
-           what);
+  log_peer(LogLevel::error, peer.rank, "{} sent invalid data ({}): its lane is closed", what);
   lose(peer);
 }
 
@@ -350,16 +350,16 @@ void Engine::Impl::enqueue(Peer& peer, const Control& control) {
   if (!peer.controls.empty()) note_blocked(peer);
 }
 
-// For a send that has not left: false, and it stays where it is.
+// For a queued send: returns false, and the send stays queued.
 bool Engine::Impl::wait_for_memory(Peer& peer) {
-  if (!is_patient(peer, peer.short_send_ns, "no memory for what goes there"))
-    peer.short_for_long = true;
+  if (!is_before_deadline(peer, peer.no_send_memory_ns, "no memory for messages to it"))
+    peer.is_past_deadline = true;
   return false;
 }
 
 bool Engine::Impl::retry(Peer& peer) {
   if (!peer.lost && (peer.out.connected() || connect(peer) == Code::ok)) flush(peer);
-  if (peer.short_for_long && !peer.lost) lose(peer);
+  if (peer.is_past_deadline && !peer.lost) lose(peer);
   return peer.queue_head == nullptr && peer.controls.empty();
 }
 
@@ -367,11 +367,11 @@ void Engine::Impl::flush(Peer& peer) {
   if (peer.lost || !peer.out.connected()) return;
   while (!peer.controls.empty()) {
     const Control& control = peer.controls.front();
-    if (!peer.out.send(control.kind, control.immediate, &control.ready, control.length)) return;
+    if (!peer.out.send(control.kind, control.immediate, &control.cts, control.length)) return;
     peer.controls.pop();
   }
   while (Request* request = peer.queue_head) {
-    // Taken off first: completing it may let its owner use it again.
+    // Read first: the caller may reuse the request once it is complete.
     Request* next = request->next;
     if (!send_some(peer, *request)) return;
     peer.queue_head = next;
@@ -379,13 +379,13 @@ void Engine::Impl::flush(Peer& peer) {
   }
 }
 
-// An entry with bytes of the message. False: no room now.
-bool Engine::Impl::send_piece(Peer& peer, const Request& request, std::uint8_t kind,
-                              std::uint64_t immediate, std::size_t offset,
-                              std::size_t bytes) noexcept {
+// Sends an entry with bytes of the message. False: no room now.
+bool Engine::Impl::send_fragment(Peer& peer, const Request& request, std::uint8_t kind,
+                                 std::uint64_t immediate, std::size_t offset,
+                                 std::size_t bytes) noexcept {
   if (request.packer == nullptr)
     return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
-                         bytes, peer.copies.is_past_cache(request.length));
+                         bytes, peer.copy_policy.is_past_cache(request.length));
   std::byte* to = peer.out.reserve(bytes);
   if (to == nullptr) return false;
   request.packer->pack(to, offset, bytes);
@@ -393,41 +393,41 @@ bool Engine::Impl::send_piece(Peer& peer, const Request& request, std::uint8_t k
   return true;
 }
 
-// Moves a send as far as there is room. True: it has left the queue.
+// Sends as much of a message as there is room for. True: it has left the queue.
 bool Engine::Impl::send_some(Peer& peer, Request& request) {
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const std::size_t piece = peer.copies.piece_of(request.length);
+  const std::size_t fragment = peer.copy_policy.piece_of(request.length);
   if (request.phase == kQueued) {
-    if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || peer.copies.uses_rendezvous(request.length) || peer.out.on_hold())
-      return announce(peer, request);
-    if (request.length <= piece) {
-      if (!send_piece(peer, request, kEager, immediate, 0, request.length)) return false;
+    if (peer.out.on_hold()) peer.out.ring.poll_credit();
+    if (request.synchronous || peer.copy_policy.uses_rendezvous(request.length) || peer.out.on_hold())
+      return send_rts(peer, request);
+    if (request.length <= fragment) {
+      if (!send_fragment(peer, request, kEager, immediate, 0, request.length)) return false;
       complete(request, Code::ok);
       return true;
     }
-    const std::size_t length = piece - sizeof(std::uint64_t);
-    std::byte* to = peer.out.reserve(piece);
+    const std::size_t length = fragment - sizeof(std::uint64_t);
+    std::byte* to = peer.out.reserve(fragment);
     if (to == nullptr) return false;
     const std::uint64_t bytes = request.length;
     if (request.packer != nullptr)
       request.packer->pack(to + sizeof bytes, 0, length);
     else
       fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes,
-                 peer.copies.is_past_cache(request.length));
+                 peer.copy_policy.is_past_cache(request.length));
     std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.publish(kEagerFirst, piece, immediate);
+    peer.out.publish(kEagerFirst, fragment, immediate);
     request.progress_bytes = length;
-    request.phase = kPieces;
+    request.phase = kFragments;
   }
   const bool streaming = request.phase == kStreaming;
-  // A streamed message is addressed by the receiver's number.
+  // A streamed message has the receiver's number.
   const std::uint64_t address = streaming ? request.stream_id : 0;
   const std::size_t total = streaming ? request.received : request.length;
   while (request.progress_bytes < total) {
-    const std::size_t length = std::min(piece, total - request.progress_bytes);
-    if (!send_piece(peer, request, streaming ? kStream : kEagerMore, address,
-                    request.progress_bytes, length))
+    const std::size_t length = std::min(fragment, total - request.progress_bytes);
+    if (!send_fragment(peer, request, streaming ? kStream : kEagerMore, address,
+                       request.progress_bytes, length))
       return false;
     request.progress_bytes += length;
   }

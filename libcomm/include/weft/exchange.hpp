@@ -59,7 +59,7 @@ struct alignas(64) ReceiveBlock {
 };
 
 // A rank's destinations: one, or one for each of its threads.
-struct Places {
+struct Destinations {
   int first = 0;
   int count = 1;
 };
@@ -99,8 +99,8 @@ class WEFT_API ExchangeBase {
   // With thread_to_thread: the destination that is this thread of this rank, counted modulo the
   // threads that it has.
   int place(int rank, int thread) const noexcept {
-    const detail::Places& places = places_[rank];
-    return places.first + (thread < places.count ? thread : thread % places.count);
+    const detail::Destinations& there = destinations_[rank];
+    return there.first + (thread < there.count ? thread : thread % there.count);
   }
   int num_destinations() const noexcept { return num_destinations_; }
 
@@ -188,7 +188,7 @@ class WEFT_API ExchangeBase {
   detail::ReceiveBlock* receiving_ = nullptr;    // [thread]
   int num_threads_ = 0;
   int num_destinations_ = 0;
-  const detail::Places* places_ = nullptr;  // [rank]
+  const detail::Destinations* destinations_ = nullptr;  // [rank]
 };
 
 // Messages of one trivially copyable type.

@@ -31,7 +31,7 @@ extern char** environ;
 
 namespace weft {
 
-using transport::Work;
+using transport::NodeRequest;
 
 class PeerImpl {
  public:
@@ -57,12 +57,12 @@ class NodeImpl final : public transport::Transport::Events {
   void on_connected(transport::Session& session) override;
   void on_lost(transport::Session& session, const Status& why) override;
   void on_message(transport::Session& session, fabric::Bytes bytes) override {
-    tell(message_call, peer_of(session), bytes);
+    notify(message_call, peer_of(session), bytes);
   }
   void on_notify(transport::Session& session, const NotifyTag& tag) override {
-    tell(notify_call, peer_of(session), tag);
+    notify(notify_call, peer_of(session), tag);
   }
-  // The peer lives as long as its session is known, and as the program keeps it.
+  // The Peer exists as long as its session is known, or the program keeps a copy.
   static const Peer& peer_of(transport::Session& session) {
     return *static_cast<const Peer*>(session.user);
   }
@@ -80,39 +80,39 @@ class NodeImpl final : public transport::Transport::Events {
   static Status refuse_child() {
     return {Code::bad_argument, "this Node is of the parent process: connect anew after fork"};
   }
-  // What a call of the program throws waits until the poll is over, as no fabric is ready for it in
-  // the middle of what it does.
+  // Calls the program. An exception is rethrown at the end of the poll, as the fabrics are not
+  // exception-safe.
   template <class Call, class... Arguments>
-  void tell(const Call& call, const Arguments&... arguments) {
+  void notify(const Call& call, const Arguments&... arguments) {
     if (!call) return;
-    ++num_telling_;
+    ++num_notifying_;
     try {
       call(arguments...);
     } catch (...) {
-      // Without memory for it nobody can be told.
+      // Without memory the exception is dropped.
       or_no_memory([&] { thrown_.push_back(std::current_exception()); });
       has_thrown_.store(!thrown_.empty(), std::memory_order_release);
     }
-    --num_telling_;
+    --num_notifying_;
   }
-  // The eldest; the others follow one by one.
+  // Rethrows the oldest exception; the others follow in later polls.
   void rethrow();
 
   bool poll() {
     if (!is_own_process()) [[unlikely]]
       return false;
-    // relaxed: the thread looks now and then.
+    // relaxed: the thread polls periodically.
     const bool any = transport_->poll();
     if (thread_sleeps_.load(std::memory_order_relaxed)) [[unlikely]]
       wake_thread();
     if (num_connects_.load(std::memory_order_relaxed) > 0) [[unlikely]]
-      tell_connects();
-    // acquire: pairs with the release in tell().
+      finish_connects();
+    // acquire: pairs with the release in notify().
     if (has_thrown_.load(std::memory_order_acquire)) [[unlikely]]
       rethrow();
     return any;
   }
-  void tell_connects();
+  void finish_connects();
   void wake_thread();
   void run_thread();
   Status add(void* address, std::size_t bytes, bool allocated) noexcept;
@@ -120,7 +120,7 @@ class NodeImpl final : public transport::Transport::Events {
   void free_allocated(void* address);
   using Connecting = transport::Transport::Connecting;
   std::shared_ptr<Connecting> begin_connect(std::string_view address, int timeout_ms);
-  // Of one that has ended.
+  // The result of a connect that has ended.
   static Status outcome(const Connecting& connecting, Peer& peer);
 
   struct WaitingConnect {
@@ -138,14 +138,14 @@ class NodeImpl final : public transport::Transport::Events {
   std::function<void(const Peer&, const Status&)> lost_call;
   std::function<void(const Peer&, std::span<const std::byte>)> message_call;
   std::function<void(const Peer&, const NotifyTag&)> notify_call;
-  int num_telling_ = 0;                    // calls that are under way; under the progress lock
+  int num_notifying_ = 0;                  // active calls of the program; under the progress lock
   std::deque<std::exception_ptr> thrown_;  // the same
   std::atomic<bool> has_thrown_{false};
 
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stops_{false};
   std::atomic<std::uint32_t> wake_word_{0};
-  Descriptor wake_pipe_[2];  // where there is a thread
+  Descriptor wake_pipe_[2];  // if there is a thread
   std::thread thread_;
   const pid_t process_ = keep_process_id();
 };
@@ -228,8 +228,8 @@ NodeImpl::NodeImpl(const NodeSettings& settings) {
 
 NodeImpl::~NodeImpl() {
   if (!is_own_process()) {
-    // A child that the process has forked has no part in this: it says no goodbyes in its parent's
-    // name, takes nothing away from its peers, and has not even got the thread.
+    // A forked child must not send goodbyes for its parent or withdraw its memory, and does not
+    // have the thread.
     if (thread_.joinable()) thread_.detach();
     static_cast<void>(transport_.release());
     return;
@@ -242,7 +242,7 @@ NodeImpl::~NodeImpl() {
     thread_.join();
   }
   {
-    // What the calls would use may be gone: members after the Node end before it.
+    // The program's objects may be destroyed already: members after the Node end before it.
     std::lock_guard lock(transport_->progress_lock());
     waiting_connects_.clear();
     peer_call = nullptr;
@@ -267,28 +267,28 @@ void NodeImpl::on_connected(transport::Session& session) {
   auto impl = std::make_shared<PeerImpl>();
   impl->session = session.shared_from_this();
   session.user = new Peer(std::move(impl));
-  tell(peer_call, peer_of(session));
+  notify(peer_call, peer_of(session));
 }
 
 void NodeImpl::on_lost(transport::Session& session, const Status& why) {
-  if (session.user == nullptr) return;  // the program never knew of it
+  if (session.user == nullptr) return;  // never reported to the program
   const std::unique_ptr<const Peer> peer(&peer_of(session));
   session.user = nullptr;
   or_no_memory([&] { trace::mark("peer lost", why.text()); });
-  tell(lost_call, *peer, why);
+  notify(lost_call, *peer, why);
 }
 
 void NodeImpl::rethrow() {
   std::unique_lock lock(transport_->progress_lock());
-  if (thrown_.empty() || num_telling_ > 0) return;  // not to another call
-  const std::exception_ptr eldest = std::move(thrown_.front());
+  if (thrown_.empty() || num_notifying_ > 0) return;  // not into another call of the program
+  const std::exception_ptr oldest = std::move(thrown_.front());
   thrown_.pop_front();
   has_thrown_.store(!thrown_.empty(), std::memory_order_relaxed);
   lock.unlock();
-  std::rethrow_exception(eldest);
+  std::rethrow_exception(oldest);
 }
 
-void NodeImpl::tell_connects() {
+void NodeImpl::finish_connects() {
   std::unique_lock lock(transport_->progress_lock(), std::try_to_lock);
   if (!lock.owns_lock()) return;
   for (std::size_t i = 0; i < waiting_connects_.size();) {
@@ -310,20 +310,20 @@ void NodeImpl::wake_thread() {
   [[maybe_unused]] const auto written = ::write(wake_pipe_[1].get(), "", 1);
 }
 
-// Moves things on while no thread of the program does.
+// Makes progress while no thread of the program does.
 void NodeImpl::run_thread() {
   constexpr std::uint64_t kQuietUs = 5'000;
   std::uint64_t seen = transport_->num_polls();
   while (!stops_.load(std::memory_order_relaxed)) {
     const std::uint32_t word = wake_word_.load();
     futex_wait(&wake_word_, word, kQuietUs);
-    if (transport_->num_polls() != seen) {  // somebody else does it
+    if (transport_->num_polls() != seen) {  // a thread of the program does
       seen = transport_->num_polls();
       continue;
     }
     while (!stops_.load(std::memory_order_relaxed)) {
       while (transport_->poll()) continue;
-      tell_connects();
+      finish_connects();
       if (has_thrown_.load(std::memory_order_acquire)) rethrow();
       seen = transport_->num_polls();
       if (!transport_->arm()) {
@@ -347,12 +347,12 @@ void NodeImpl::run_thread() {
 
 Status NodeImpl::add(void* address, std::size_t bytes, bool allocated) noexcept {
   return or_no_memory([&]() -> Status {
-    const auto place = regions_.try_emplace(address).first;
+    const auto entry = regions_.try_emplace(address).first;
     Status status = or_no_memory([&] {
       return transport_->add_region(static_cast<std::byte*>(address), bytes, allocated,
-                                    place->second);
+                                    entry->second);
     });
-    if (!status) regions_.erase(place);
+    if (!status) regions_.erase(entry);
     return status;
   });
 }
@@ -369,7 +369,7 @@ Status NodeImpl::take_back(void* address, bool allocated) {
     regions_.erase(found);
     transport_->withdraw(region);
   }
-  // A peer that does not let go in time may be slow or hostile; what it maps stays its own.
+  // A peer that does not release the memory in time may be slow or hostile; its mapping stays.
   const std::uint64_t limit = now_ns() + timeout_ns_;
   for (;;) {
     {
@@ -528,23 +528,23 @@ PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
 
 namespace {
 
-void describe(Work& work, Access access, const transport::RegionUse& use, std::uint64_t offset,
-              void* local, std::size_t bytes) {
-  work.access = access;
-  work.region = use.region;
-  work.local = static_cast<std::byte*>(local);
-  work.bytes = bytes;
-  work.offset = offset;
+void describe(NodeRequest& request, Access access, const transport::RegionUse& use,
+              std::uint64_t offset, void* local, std::size_t bytes) {
+  request.access = access;
+  request.region = use.region;
+  request.local = static_cast<std::byte*>(local);
+  request.bytes = bytes;
+  request.offset = offset;
 }
 
-Work& begin(Operation& operation, Access access, const transport::RegionUse& use,
-            std::uint64_t offset, void* local, std::size_t bytes) {
-  Work& work = OperationAccess::begin(operation);
-  describe(work, access, use, offset, local, bytes);
-  return work;
+NodeRequest& begin(Operation& operation, Access access, const transport::RegionUse& use,
+                   std::uint64_t offset, void* local, std::size_t bytes) {
+  NodeRequest& request = OperationAccess::begin(operation);
+  describe(request, access, use, offset, local, bytes);
+  return request;
 }
 
-// Most are a word: no call for those.
+// Most copies are one word, which needs no call.
 inline void copy(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes == 8)
     std::memcpy(to, from, 8);
@@ -553,11 +553,11 @@ inline void copy(void* to, const void* from, std::size_t bytes) noexcept {
 }
 
 void finish_at_once(Operation& operation, Code code) {
-  OperationAccess::begin_without_work(operation);
+  OperationAccess::begin_inline(operation);
   OperationAccess::finish(operation, code);
 }
 
-// True if the memory is mapped here, and the bytes have moved.
+// Returns true if the memory is mapped here, and the bytes are copied.
 template <Access kAccess>
 inline bool move_now(transport::RegionUse& use, std::uint64_t offset, void* local,
                      std::size_t bytes) noexcept {
@@ -590,10 +590,11 @@ void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* fr
                       std::size_t bytes, const NotifyTag& tag, Operation& operation) {
   transport::RegionUse* use = NodeImpl::use_of(to);
   if (use == nullptr) return finish_at_once(operation, Code::bad_argument);
-  Work& work = begin(operation, Access::put, *use, offset, const_cast<void*>(from), bytes);
-  work.has_tag = true;
-  work.tag = tag;
-  use->session->start(work);
+  NodeRequest& request =
+      begin(operation, Access::put, *use, offset, const_cast<void*>(from), bytes);
+  request.has_tag = true;
+  request.tag = tag;
+  use->session->start(request);
 }
 
 void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
@@ -616,10 +617,10 @@ inline void change(transport::RegionUse* named, Access access, std::uint64_t off
     return finish_at_once(operation, Code::ok);
   }
   use.leave();
-  Work& work = begin(operation, access, use, offset, nullptr, 8);
-  work.operand = operand;
-  work.compare = compare;
-  use.session->start(work);
+  NodeRequest& request = begin(operation, access, use, offset, nullptr, 8);
+  request.operand = operand;
+  request.compare = compare;
+  use.session->start(request);
 }
 
 }  // namespace
@@ -641,7 +642,7 @@ void move_all(std::span<const Transfer> parts, Operation& operation) {
   for (const Transfer& part : parts)
     if (part.memory == nullptr || NodeImpl::use_of(*part.memory) == nullptr)
       return finish_at_once(operation, Code::bad_argument);
-  OperationAccess::begin_without_work(operation);
+  OperationAccess::begin_inline(operation);
   std::unique_ptr<transport::Batch> batch;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Transfer& part = parts[i];
@@ -650,22 +651,22 @@ void move_all(std::span<const Transfer> parts, Operation& operation) {
     if (batch == nullptr) {
       const Code code = or_no_memory([&] {
         batch = std::make_unique<transport::Batch>();
-        batch->works.reserve(parts.size() - i);
+        batch->requests.reserve(parts.size() - i);
       });
       if (code != Code::ok) return OperationAccess::finish(operation, code);
       batch->operation = &operation;
     }
-    Work& work = batch->works.emplace_back();
-    describe(work, kAccess, use, part.offset, part.local, part.bytes);
-    work.batch = batch.get();
-    work.session = use.session.get();
+    NodeRequest& request = batch->requests.emplace_back();
+    describe(request, kAccess, use, part.offset, part.local, part.bytes);
+    request.batch = batch.get();
+    request.session = use.session.get();
   }
   if (batch == nullptr) return OperationAccess::finish(operation, Code::ok);
-  // The last one that ends deletes the batch, so this counts as one until all are started.
-  batch->left = batch->works.size() + 1;
+  // The last request that ends deletes the batch, so this loop counts as one until all are started.
+  batch->left = batch->requests.size() + 1;
   transport::Batch* started = batch.release();
-  for (Work& work : started->works) work.session->start(work);
-  Work last;
+  for (NodeRequest& request : started->requests) request.session->start(request);
+  NodeRequest last;
   last.batch = started;
   transport::finish(last);
 }
@@ -690,11 +691,11 @@ void Node::send(const Peer& peer, const void* message, std::size_t bytes, Operat
   transport::Session* session = NodeImpl::session_of(peer);
   if (session == nullptr || bytes > transport::kMaxMessageBytes)
     return finish_at_once(operation, Code::bad_argument);
-  Work& work = OperationAccess::begin(operation);
-  work.is_send = true;
-  work.local = static_cast<std::byte*>(const_cast<void*>(message));
-  work.bytes = bytes;
-  session->start(work);
+  NodeRequest& request = OperationAccess::begin(operation);
+  request.is_send = true;
+  request.local = static_cast<std::byte*>(const_cast<void*>(message));
+  request.bytes = bytes;
+  session->start(request);
 }
 
 bool Node::progress() { return impl_->poll(); }
@@ -710,7 +711,7 @@ Code Node::wait(const Operation& operation, int timeout_ms) {
   for (std::uint32_t polls = 0; !operation.is_done(); ++polls) {
     if (impl_->poll()) {
       began = 0;
-      if (polls % 1024 != 0) continue;  // now and then the time is looked at all the same
+      if (polls % 1024 != 0) continue;  // the clock is read nevertheless now and then
     }
     if (polls % 32 != 0) continue;
     const std::uint64_t now = now_ns();
@@ -725,7 +726,7 @@ Code Node::wait(const Operation& operation, int timeout_ms) {
       continue;
     }
     if (operation.is_done()) break;
-    // Short sleeps: another thread may move things on, and then nothing here wakes.
+    // Short sleeps: progress by another thread does not wake this one.
     if (arm()) {
       pollfd wait{event_fd(), POLLIN, 0};
       ::poll(&wait, 1, 1);

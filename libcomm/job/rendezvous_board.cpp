@@ -27,7 +27,7 @@ namespace {
 
 using namespace rendezvous;
 
-// How much later than promised the server may answer before it is given up.
+// The server is given up if it answers this much later than promised.
 constexpr int kGraceMs = 5000;
 constexpr int kRetryMs = 20;
 

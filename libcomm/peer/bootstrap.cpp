@@ -473,7 +473,7 @@ void Bootstrap::end_failed(Events& events, Connection& connection) {
   close(connection);
 }
 
-// One that tries again and again is a warning once a minute.
+// A process that tries repeatedly is logged once a minute.
 void Bootstrap::log_refused(const std::string& who, const std::string& why, bool is_short) {
   const std::string text = fmt::format("refused {}: {}", who, why);
   const std::uint64_t now = now_ns();

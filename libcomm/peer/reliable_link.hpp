@@ -128,8 +128,8 @@ class ReliableLink {
   std::uint32_t unacked_messages_ = 0;
   std::size_t unacked_bytes_ = 0;
 
-  // Where nothing is kept. Of messages alone, what was sent since the peer was last heard of needs
-  // it to be there, and room that there was not before is a sign of it.
+  // For links that keep no messages. A message sent since the last sign of life needs the peer to
+  // be alive, and room in a link that was full is a sign of life.
   bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
 
   std::uint64_t began_ns_;

@@ -36,10 +36,10 @@ bool TargetSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ende
   }
 }
 
-// The asking side.
+// The initiator's side.
 
-// The lower half is the index in asked_, from 1 on; the upper half tells successive users of it
-// apart.
+// The lower half is the index in asked_, from 1 on; the upper half distinguishes its successive
+// users.
 Code TargetSide::give_id(AccessRequest& request) {
   if (num_asked_ == kMaxAsked) return Code::again;
   auto place = std::ranges::find(asked_, nullptr, &Asked::request);

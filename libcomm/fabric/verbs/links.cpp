@@ -30,7 +30,7 @@ constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
 constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
 constexpr std::uint32_t kStillLooks = 8;
 constexpr std::uint32_t kIdBits =
-    20;  // of a link's index; the other bits tell its successive users apart
+    20;  // of a link's index; the other bits distinguish its successive users
 
 Status failed(const char* what) noexcept {
   const Code code = errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported;

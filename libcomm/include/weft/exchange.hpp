@@ -2,7 +2,7 @@
 // Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages
 // in blocks, one for each destination, and writes full blocks into a ring at the receiver that it
 // alone writes; so no thread waits for another. Messages from one thread to one destination are
-// received in their order, once, unaltered. docs/use/transport.md tells more.
+// received in their order, once, unaltered. See docs/use/transport.md.
 //
 // Threads. Every call that takes a thread's number is made by one thread at a time for that number;
 // threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the
@@ -215,8 +215,8 @@ class Exchange : public ExchangeBase {
   // death on this host), what was in the block is dropped; corrupt: the destination has closed this
   // thread's lane for what it read there, nothing more can be sent; no_memory: the receiver has no
   // room for a ring, or this side none for a block: the message was not taken, later it may be.
-  // Between hosts the receiver answers later, and flushSend tells of the block that is filled
-  // meanwhile.
+  // Between hosts the receiver answers later, and flushSend returns the error of the block that is
+  // filled meanwhile.
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
-// A lane's number: its index, and a count that tells successive users of it apart.
+// A lane's number: its index, and a count that distinguishes its successive users.
 constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
 
 template <class Lane>

@@ -1,4 +1,4 @@
-// How ranks find each other, the links between them, signs of life and the end.
+// Peers of remote lanes: finding each other, links, signs of life and the end.
 #include <fmt/core.h>
 #include <poll.h>
 #include <sched.h>
@@ -406,8 +406,8 @@ void RemoteLanes::tick() {
           peer.link.restart_wait(now_ns_);
           break;
         }
-        // What needs it ends as if the peer had died, with its name alone. A process of another job
-        // that nothing was sent to has come and gone, as far as anybody here can tell.
+        // Requests that need the peer end as if it had died, with its name alone. A foreign process
+        // without messages from here has simply left.
         if (!peer.answered && !is_leaving_ &&
             (peer.rank < job_.size() || peer.sends() || !peer.under_way.empty()))
           log_line(LogLevel::warn, job_.rank(),
@@ -431,7 +431,7 @@ void RemoteLanes::tick() {
   }
 }
 
-// Whether a silence is this process's own: no link is made without a descriptor.
+// Without a free descriptor here no link is made, and the silence is not the peer's.
 bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
   if (has_descriptors_left()) return false;
   if (!std::exchange(reported_shortage_, true))

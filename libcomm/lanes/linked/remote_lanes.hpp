@@ -64,7 +64,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
              std::uint64_t* previous, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
-  // How many have ended so far: while it stays the same, no state has changed.
+  // Peers that have ended so far: while it stays the same, no state has changed.
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
 

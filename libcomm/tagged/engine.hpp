@@ -72,7 +72,7 @@ constexpr int vci_of(std::uint32_t context) noexcept {
 class Engine {
  public:
   struct Impl;    // one VCI; tagged/impl.hpp; for the engine's own files
-  struct Shared;  // state that the VCIs share; tagged/impl.hpp
+  struct Shared;  // state that the VCIs share; tagged/shared.hpp
 
   // Sets up this process's memory and finds routes to the others. Collective over the job.
   static Status create(Members& job, std::unique_ptr<Engine>& engine);

@@ -50,7 +50,23 @@ void RequestTable::remove(std::uint64_t id) noexcept {
   free_.push_back(index);
 }
 
-bool Engine::Impl::send_rts(Peer& peer, Request& request) {
+bool Rendezvous::make_room(Peer& peer) noexcept {
+  return or_no_memory([&] {
+           weft::make_room(copies);
+           receives.make_room();
+           peer.controls.make_room();
+           if (peer.remote && free_gets.empty()) {
+             free_gets.reserve(gets.size() + 1);  // capacity for all
+             free_gets.push_back(&gets.emplace_back());
+           }
+         }) == Code::ok;
+}
+
+bool Rendezvous::make_room_to_answer(Peer& peer) noexcept {
+  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
+}
+
+bool Rendezvous::send_rts(Peer& peer, Request& request) {
   if (or_no_memory([&] { sends.make_room(); }) != Code::ok) return wait_for_memory(peer);
   peer.no_send_memory_ns = 0;
   std::byte* to = peer.out.reserve(sizeof(Rts));
@@ -77,8 +93,7 @@ bool Engine::Impl::send_rts(Peer& peer, Request& request) {
   return true;
 }
 
-// After the receiver's last access to the data.
-void Engine::Impl::end_share(Request& request) {
+void Rendezvous::end_share(Request& request) {
   Peer& peer = this->peer(request.peer);
   if (!peer.remote || request.stream_id == 0) return;
   const MemoryName memory = named(0, 0, std::exchange(request.stream_id, 0));
@@ -86,11 +101,10 @@ void Engine::Impl::end_share(Request& request) {
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }
 
-// False: not enough memory: the entry stays in the ring.
-bool Engine::Impl::on_rts(Peer& peer, const Entry& entry) {
+bool Rendezvous::on_rts(Peer& peer, const Entry& entry) {
   Rts message;
   if (entry.length != sizeof message) {
-    broken(peer, "the length of an RTS");
+    vci().broken(peer, "the length of an RTS");
     return true;
   }
   std::memcpy(&message, entry.data, sizeof message);
@@ -101,7 +115,7 @@ bool Engine::Impl::on_rts(Peer& peer, const Entry& entry) {
           {message.address, message.length, message.region, message.extra}, message.send_id);
     return true;
   }
-  Unexpected* waiting = allocate_for(peer, 0);
+  Unexpected* waiting = vci().allocate_for(peer, 0);
   if (waiting == nullptr) return peer.lost;
   waiting->source = peer.rank;
   waiting->tag = tag;
@@ -116,7 +130,7 @@ bool Engine::Impl::on_rts(Peer& peer, const Entry& entry) {
   return true;
 }
 
-std::uint32_t Engine::Impl::take_record() {
+std::uint32_t Rendezvous::take_record() {
   // Only when few are free: reading one costs a cache line from the sender.
   for (std::size_t i = 0; free_records.size() < 4 && i < closing_records.size();) {
     // acquire: the sender's last read of the record; pairs with the release in step().
@@ -134,8 +148,8 @@ std::uint32_t Engine::Impl::take_record() {
   return index;
 }
 
-void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-                         const MemoryName& memory, std::uint64_t send_id) {
+void Rendezvous::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
+                       const MemoryName& memory, std::uint64_t send_id) {
   Peer& peer = this->peer(source);
   request.peer = source;
   request.tag = tag;
@@ -164,7 +178,7 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
 }
 
 // Asks the sender to take part in the copy, if a record is free.
-void Engine::Impl::send_cts_to_copy(Peer& peer, RendezvousCopy& copy) {
+void Rendezvous::send_cts_to_copy(Peer& peer, RendezvousCopy& copy) {
   copy.record_index = take_record();
   if (copy.record_index == kStreamed) return;
   SharedCopy& record = *local->own_copy(copy.record_index);
@@ -181,7 +195,7 @@ void Engine::Impl::send_cts_to_copy(Peer& peer, RendezvousCopy& copy) {
 }
 
 // For data that are not accessible from here, or not contiguous at one side.
-void Engine::Impl::send_cts_to_stream(RendezvousCopy& copy) {
+void Rendezvous::send_cts_to_stream(RendezvousCopy& copy) {
   Request& request = *copy.request;
   request.progress_bytes = 0;
   request.id = receives.add(request);
@@ -190,18 +204,18 @@ void Engine::Impl::send_cts_to_stream(RendezvousCopy& copy) {
   enqueue(peer(copy.peer), control);
 }
 
-void Engine::Impl::on_cts(Peer& peer, const Entry& entry) {
+void Rendezvous::on_cts(Peer& peer, const Entry& entry) {
   Cts cts;
-  if (entry.length != sizeof cts) return broken(peer, "the length of a CTS");
+  if (entry.length != sizeof cts) return vci().broken(peer, "the length of a CTS");
   std::memcpy(&cts, entry.data, sizeof cts);
   Request* request = sends.find(cts.send_id, peer.rank);
   if (request == nullptr || cts.length > request->length)
-    return broken(peer, "the number of a message");
+    return vci().broken(peer, "the number of a message");
   SharedCopy* record = nullptr;
   if (cts.record != kStreamed) {
     if (!peer.remote && request->packer == nullptr)
       record = local->peer_copy(peer.rank, cts.record);
-    if (record == nullptr) return broken(peer, "the number of a copy");
+    if (record == nullptr) return vci().broken(peer, "the number of a copy");
   }
   sends.remove(cts.send_id);
   end_share(*request);
@@ -226,21 +240,21 @@ void Engine::Impl::on_cts(Peer& peer, const Entry& entry) {
 }
 
 // The peer does not access the data of an RTS any more.
-void Engine::Impl::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
+void Rendezvous::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
   Request* request = sends.find(send_id, peer.rank);
-  if (request == nullptr) return broken(peer, "the number of a message");
+  if (request == nullptr) return vci().broken(peer, "the number of a message");
   sends.remove(send_id);
   end_share(*request);
   complete(*request, code);
 }
 
-void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
+void Rendezvous::on_stream(Peer& peer, const Entry& entry) {
   Request* request = receives.find(entry.immediate, peer.rank);
   const std::uint64_t wanted =
       request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
   if (request == nullptr || entry.length > wanted - request->progress_bytes)
-    return broken(peer, "the number of a streamed message");
-  store(*request, request->progress_bytes, entry.data, entry.length);
+    return vci().broken(peer, "the number of a streamed message");
+  vci().store(*request, request->progress_bytes, entry.data, entry.length);
   request->progress_bytes += entry.length;
   if (request->progress_bytes < wanted) return;
   receives.remove(entry.immediate);
@@ -248,7 +262,7 @@ void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
 }
 
 // Cancels a send. Entries in the ring stay there.
-bool Engine::Impl::withdraw(Request& request) {
+bool Rendezvous::withdraw(Request& request) {
   Peer& peer = this->peer(request.peer);
   if (request.phase == kRtsSent && make_room(peer))
     enqueue(peer, Control{kWithdraw, request.id, 0, {}});
@@ -265,7 +279,7 @@ bool Engine::Impl::withdraw(Request& request) {
 }
 
 // An RTS that has matched is not withdrawn: its CTS or FIN is the answer.
-void Engine::Impl::on_withdraw(Peer& peer, const Entry& entry) {
+void Rendezvous::on_withdraw(Peer& peer, const Entry& entry) {
   Unexpected* message = matcher.find_rts(peer.rank, entry.immediate);
   if (message == nullptr) return;
   matcher.remove_unexpected(*message);
@@ -273,7 +287,34 @@ void Engine::Impl::on_withdraw(Peer& peer, const Entry& entry) {
   enqueue(peer, Control{kWithdrawn, entry.immediate, 0, {}});
 }
 
-void Engine::Impl::run_copies() {
+void Rendezvous::lose_rendezvous(Peer& peer) {
+  const auto fail_all = [&](RequestTable& table) {
+    table.for_each([&](Request& request) {
+      if (request.peer != peer.rank) return;
+      table.remove(request.id);
+      if (!request.is_receive) end_share(request);
+      complete(request, Code::peer_lost);
+    });
+  };
+  fail_all(sends);
+  fail_all(receives);
+
+  for (std::size_t i = 0; i < copies.size();) {
+    if (copies[i].peer != peer.rank) {
+      ++i;
+      continue;
+    }
+    Request* request = copies[i].request;
+    if (copies[i].gets != nullptr) {
+      std::fill_n(copies[i].gets->busy, Gets::kMax, false);
+      free_gets.push_back(copies[i].gets);
+    }
+    copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
+    complete(*request, Code::peer_lost);
+  }
+}
+
+void Rendezvous::run_copies() {
   // Receivers work from the oldest, senders from the newest, so that the two sides of a stream of
   // messages mostly copy different ones. One chunk each, then the rings are polled again.
   for (std::size_t i = 0; i < copies.size();) {
@@ -284,10 +325,10 @@ void Engine::Impl::run_copies() {
     }
   }
   // After the loop, as this removes copies, too.
-  if (Peer* peer = std::exchange(found_lost, nullptr)) end_of(*peer);
+  if (Peer* peer = std::exchange(found_lost, nullptr)) vci().end_of(*peer);
 }
 
-bool Engine::Impl::has_copies() const noexcept {
+bool Rendezvous::has_copies() const noexcept {
   for (const RendezvousCopy& copy : copies) {
     if (copy.gets != nullptr) {
       // Without a get in flight nothing would wake this process.
@@ -302,7 +343,7 @@ bool Engine::Impl::has_copies() const noexcept {
 }
 
 // Keeps several gets in flight.
-bool Engine::Impl::step_remote(RendezvousCopy& copy) {
+bool Rendezvous::step_remote(RendezvousCopy& copy) {
   Request& request = *copy.request;
   Peer& peer = this->peer(copy.peer);
   Gets& gets = *copy.gets;
@@ -339,26 +380,25 @@ bool Engine::Impl::step_remote(RendezvousCopy& copy) {
   return true;
 }
 
-Code Engine::Impl::copy_bytes(const RendezvousCopy& copy, std::uint64_t offset,
-                              std::uint64_t bytes) {
+Code Rendezvous::copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes) {
   auto* here = static_cast<std::byte*>(copy.request->buffer) + offset;
   return copy.is_sender ? local->put(copy.peer, copy.remote, offset, here, bytes)
                         : local->get(copy.peer, copy.remote, offset, here, bytes);
 }
 
-void Engine::Impl::count_message(const RendezvousCopy& copy) {
+void Rendezvous::count_message(const RendezvousCopy& copy) {
   peer(copy.peer).in.stats.row().add(stats::Counter::copied_bytes, copy.length);
 }
 
 // Ends a copy that the receiver did alone.
-void Engine::Impl::send_fin(const RendezvousCopy& copy, Code code) {
+void Rendezvous::send_fin(const RendezvousCopy& copy, Code code) {
   count_message(copy);
   enqueue(peer(copy.peer), Control{kFin, copy.send_id, 0, {}});
   complete_receive(*copy.request, code);
 }
 
 // Records the result of a chunk in the SharedCopy.
-void Engine::Impl::count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes) {
+void Rendezvous::count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes) {
   if (code == Code::ok) {
     // release: the bytes before the count; pairs with the acquire in step() on the other side.
     copy.record->done.fetch_add(bytes, std::memory_order_release);
@@ -370,12 +410,12 @@ void Engine::Impl::count_chunk(RendezvousCopy& copy, Code code, std::uint64_t by
 }
 
 // Hands a chunk that the sender cannot copy to the receiver. The sender claims no more.
-void Engine::Impl::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
+void Rendezvous::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
   record.given_back_bytes.store(bytes, std::memory_order_relaxed);
   record.given_back.store(offset + 1, std::memory_order_release);
 }
 
-void Engine::Impl::take_back(RendezvousCopy& copy) {
+void Rendezvous::take_back(RendezvousCopy& copy) {
   SharedCopy& record = *copy.record;
   const std::uint64_t back = record.given_back.load(std::memory_order_acquire);
   if (back == 0) return;
@@ -386,7 +426,7 @@ void Engine::Impl::take_back(RendezvousCopy& copy) {
 }
 
 // Copies the next chunk of a shared copy; each side has half of a short one.
-void Engine::Impl::claim_chunk(RendezvousCopy& copy) {
+void Rendezvous::claim_chunk(RendezvousCopy& copy) {
   SharedCopy& record = *copy.record;
   std::uint64_t bytes =
       copy.length >= 2 * CopyPolicy::kSharedPieceBytes
@@ -409,7 +449,7 @@ void Engine::Impl::claim_chunk(RendezvousCopy& copy) {
   }
 }
 
-bool Engine::Impl::step(RendezvousCopy& copy) {
+bool Rendezvous::step(RendezvousCopy& copy) {
   if (copy.gets != nullptr) return step_remote(copy);
   Request& request = *copy.request;
   SharedCopy* record = copy.record;

@@ -51,7 +51,7 @@ class Counted {
 }  // namespace
 
 // One thread at a time makes progress; the others poll their own condition meanwhile.
-bool Engine::Impl::poll_once() {
+bool Waiting::poll_once() {
   if (!threaded) {
     progress();
     return false;
@@ -64,16 +64,16 @@ bool Engine::Impl::poll_once() {
   return any;
 }
 
-void Engine::Impl::progress_others() {
+void Waiting::progress_others() {
   if (!shared.has_others()) [[likely]]
     return;
-  shared.for_each([this](Impl& vci) {
+  shared.for_each([this](Engine::Impl& vci) {
     if (&vci != this) vci.poll_once();
   });
 }
 
-void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool polls) {
-  const Counted counted(*this, everywhere);
+void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) {
+  const Counted counted(vci(), everywhere);
   // Here, so that a sequence of waits that end at once polls the others, too.
   progress_others_at_times();
   // After every progress(), as an arrived message may let it go on.
@@ -124,12 +124,12 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
   // num_completed when the background last ran.
   const auto has_work = [this](std::uint64_t seen) {
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       if (left_entries || has_copies() || num_completed != seen) return true;
     }
     bool has = false;
     if (shared.has_others())
-      shared.for_each([&](Impl& vci) {
+      shared.for_each([&](Engine::Impl& vci) {
         if (&vci == this) return;
         // The thread that holds the lock need not poll.
         const bool is_free = vci.mutex.try_lock();
@@ -138,11 +138,11 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
       });
     return has;
   };
-  const auto check_for_lost = [](Impl& vci) {
+  const auto check_for_lost = [](Engine::Impl& vci) {
     const Guard guard(vci);
     vci.check_liveness();
   };
-  const auto progress_now = [](Impl& vci) {
+  const auto progress_now = [](Engine::Impl& vci) {
     const Guard guard(vci);
     vci.progress();
   };
@@ -150,7 +150,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
   for (;;) {
     shared.for_each(check_for_lost);
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       seen = num_completed;
     }
     for (unsigned i = 0; i < kCopyRound && has_work(seen); ++i) {
@@ -163,7 +163,7 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
     // Not poll(): the thread that holds the lock may be sending, and poll nothing.
     shared.for_each(progress_now);
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       seen = num_completed;
     }
     run_background(true);

@@ -1,4 +1,4 @@
-// The hot path: receiving from the lanes, and sending into them.
+// The hot path of receiving: polls of the lanes, and delivery of messages.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -12,12 +12,13 @@
 
 namespace weft::tagged {
 
-void Engine::Impl::progress() {
+void Receiving::progress() {
   // acquire: pairs with the release in Lanes::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with endpoint_address().
+  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with
+  // endpoint_address().
   if (has_remote.load(std::memory_order_acquire)) [[unlikely]]
     progress_remote();
   // By index: a peer that is found lost leaves the list.
@@ -37,7 +38,7 @@ void Engine::Impl::progress() {
   if (!copies.empty()) run_copies();
 }
 
-void Engine::Impl::progress_remote() {
+void Receiving::progress_remote() {
   fabrics->watcher()->note_poll();
   const auto remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -65,21 +66,10 @@ void Engine::Impl::progress_remote() {
     arriving.pop_back();
   }
   // A program that polls and never waits needs lost peers detected, too.
-  if (++remote_polls % 4096 == 0) check_liveness();
+  if (++remote_polls % 4096 == 0) vci().check_liveness();
 }
 
-// Returns true while an operation without memory or descriptors is to be retried: until
-// PEER_TIMEOUT_MS has passed, as for a silent peer.
-bool Engine::Impl::is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_view why) {
-  const std::uint64_t now = now_ns();
-  if (since_ns == 0) {
-    since_ns = now;
-    log_peer(LogLevel::warn, peer.rank, "messages with {} are delayed: {}", why);
-  }
-  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
-}
-
-void Engine::Impl::accept_peers(Lanes& lanes) {
+void Receiving::accept_peers(Lanes& lanes) {
   if (&lanes == local) known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
     int rank = -1;
@@ -95,7 +85,7 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
       }
       log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, rank,
                "cannot accept {}: {}", status.text());
-      if (rank >= 0 && is_peer(rank)) lose(peer(rank));
+      if (rank >= 0 && is_peer(rank)) vci().lose(peer(rank));
       continue;
     }
     if (rank < 0) return;
@@ -122,9 +112,9 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
 }
 
 // A whole message (length == bytes) or the first fragment of one. Part of the loop in drain().
-[[gnu::always_inline]] inline bool Engine::Impl::on_eager(Peer& peer, const Entry& entry,
-                                                          std::size_t bytes, const std::byte* data,
-                                                          std::size_t length, bool may_leave) {
+[[gnu::always_inline]] inline bool Receiving::on_eager(Peer& peer, const Entry& entry,
+                                                       std::size_t bytes, const std::byte* data,
+                                                       std::size_t length, bool may_leave) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   Request* request = matcher.take_posted(peer.rank, context, tag);
@@ -151,11 +141,11 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   return true;
 }
 
-bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
+bool Receiving::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   if (entry.kind != kEagerFirst && entry.kind != kEagerMore) {
     if (!make_room(peer)) [[unlikely]] {
       if (!is_before_deadline(peer, peer.no_receive_memory_ns, "no memory for its message"))
-        lose(peer);
+        vci().lose(peer);
       return peer.lost;
     }
     peer.no_receive_memory_ns = 0;
@@ -201,7 +191,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   return true;
 }
 
-void Engine::Impl::drain(Peer& peer) {
+void Receiving::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
   const std::uint64_t before = num_completed;
   Entry entry;
@@ -228,8 +218,7 @@ void Engine::Impl::drain(Peer& peer) {
   left_entries = true;
 }
 
-// Allocates a message of so many bytes. Null: no memory; past the deadline the peer is lost.
-Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
+Unexpected* Receiving::allocate_for(Peer& peer, std::size_t bytes) {
   Unexpected* message = matcher.allocate();
   if (message != nullptr && bytes > Unexpected::kSmall) {
     message->data.reset(new (std::nothrow) std::byte[bytes]);
@@ -238,14 +227,14 @@ Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
   if (message != nullptr)
     peer.no_memory_ns = 0;
   else if (!is_before_deadline(peer, peer.no_memory_ns, "no memory for its message"))
-    lose(peer);
+    vci().lose(peer);
   return message;
 }
 
 // Keeps an unexpected message, or the first fragment of one. False: not enough memory: the entry
 // stays in the ring.
-bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
-                                   std::size_t bytes, const std::byte* data, std::size_t length) {
+bool Receiving::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
+                                std::size_t bytes, const std::byte* data, std::size_t length) {
   Unexpected* message = allocate_for(peer, bytes);
   if (message == nullptr) return peer.lost;
   message->source = peer.rank;
@@ -268,16 +257,15 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   return true;
 }
 
-// Copies bytes of a message from `offset` on, which the buffer has room for.
-void Engine::Impl::store(const Request& request, std::size_t offset, const std::byte* from,
-                         std::size_t bytes) noexcept {
+void Receiving::store(const Request& request, std::size_t offset, const std::byte* from,
+                      std::size_t bytes) noexcept {
   if (request.packer != nullptr)
     request.packer->unpack(from, offset, bytes);
   else
     weft::detail::copy(static_cast<std::byte*>(request.buffer) + offset, from, bytes);
 }
 
-void Engine::Impl::on_eager_more(Peer& peer, const Entry& entry) {
+void Receiving::on_eager_more(Peer& peer, const Entry& entry) {
   const std::size_t offset = peer.incoming_offset;
   if (peer.incoming_bytes == 0 || entry.length == 0 || entry.length > peer.incoming_bytes - offset)
     return broken(peer, "a fragment of a message");
@@ -301,7 +289,7 @@ void Engine::Impl::on_eager_more(Peer& peer, const Entry& entry) {
 }
 
 // For a message that is complete and out of the matcher.
-void Engine::Impl::deliver(Request& request, Unexpected& message) {
+void Receiving::deliver(Request& request, Unexpected& message) {
   request.peer = message.source;
   request.tag = message.tag;
   request.received = message.bytes;
@@ -314,7 +302,31 @@ void Engine::Impl::deliver(Request& request, Unexpected& message) {
   complete_receive(request, Code::ok);
 }
 
-void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
+bool Receiving::receive_unexpected(Request& request, Unexpected& message) {
+  if (message.is_rts) {
+    if (!make_room(peer(message.source))) return false;
+    peer(message.source).no_receive_memory_ns = 0;
+  }
+  if (!message.taken) matcher.remove_unexpected(message);
+  if (message.is_rts) {
+    fetch(request, message.source, message.tag, message.bytes,
+          {message.address, message.bytes, message.region, message.extra}, message.send_id);
+    matcher.release(&message);
+  } else if (message.arrived == message.bytes) {
+    deliver(request, message);
+  } else if (peer(message.source).lost) {
+    request.peer = message.source;
+    matcher.release(&message);
+    complete(request, Code::peer_lost);
+  } else {
+    request.peer = message.source;
+    request.phase = kArriving;
+    message.receiver = &request;
+  }
+  return true;
+}
+
+void Receiving::release_unexpected(Peer& peer, Unexpected& message) {
   if (!message.is_rts) {
     peer.unexpected_bytes -= message.bytes + sizeof(Unexpected);
     if (peer.in.hold && peer.unexpected_bytes < unexpected_max / 2) {
@@ -325,114 +337,22 @@ void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
   matcher.release(&message);
 }
 
-void Engine::Impl::broken(Peer& peer, const char* what) {
+void Receiving::lose_incoming(Peer& peer) {
+  if (peer.incoming != nullptr) complete(*std::exchange(peer.incoming, nullptr), Code::peer_lost);
+  Unexpected* message = std::exchange(peer.incoming_unexpected, nullptr);
+  if (message == nullptr) return;
+  // The message is incomplete. If a matched probe has taken it, irecv_matched reports the loss.
+  if (message->receiver != nullptr)
+    complete(*message->receiver, Code::peer_lost);
+  else if (!message->taken)
+    matcher.remove_unexpected(*message);
+  if (message->receiver != nullptr || !message->taken) matcher.release(message);
+}
+
+void Receiving::broken(Peer& peer, const char* what) {
   if (peer.lost) return;
   log_peer(LogLevel::error, peer.rank, "{} sent invalid data ({}): its lane is closed", what);
-  lose(peer);
-}
-
-void Engine::Impl::note_blocked(Peer& peer) {
-  if (peer.listed) return;
-  peer.listed = true;
-  blocked.push_back(&peer);
-}
-
-void Engine::Impl::enqueue(Peer& peer, Request& request) {
-  request.next = nullptr;
-  (peer.queue_tail != nullptr ? peer.queue_tail->next : peer.queue_head) = &request;
-  peer.queue_tail = &request;
-  note_blocked(peer);
-}
-
-void Engine::Impl::enqueue(Peer& peer, const Control& control) {
-  peer.controls.push(control);
-  flush(peer);
-  if (!peer.controls.empty()) note_blocked(peer);
-}
-
-// For a queued send: returns false, and the send stays queued.
-bool Engine::Impl::wait_for_memory(Peer& peer) {
-  if (!is_before_deadline(peer, peer.no_send_memory_ns, "no memory for messages to it"))
-    peer.is_past_deadline = true;
-  return false;
-}
-
-bool Engine::Impl::retry(Peer& peer) {
-  if (!peer.lost && (peer.out.connected() || connect(peer) == Code::ok)) flush(peer);
-  if (peer.is_past_deadline && !peer.lost) lose(peer);
-  return peer.queue_head == nullptr && peer.controls.empty();
-}
-
-void Engine::Impl::flush(Peer& peer) {
-  if (peer.lost || !peer.out.connected()) return;
-  while (!peer.controls.empty()) {
-    const Control& control = peer.controls.front();
-    if (!peer.out.send(control.kind, control.immediate, &control.cts, control.length)) return;
-    peer.controls.pop();
-  }
-  while (Request* request = peer.queue_head) {
-    // Read first: the caller may reuse the request once it is complete.
-    Request* next = request->next;
-    if (!send_some(peer, *request)) return;
-    peer.queue_head = next;
-    if (next == nullptr) peer.queue_tail = nullptr;
-  }
-}
-
-// Sends an entry with bytes of the message. False: no room now.
-bool Engine::Impl::send_fragment(Peer& peer, const Request& request, std::uint8_t kind,
-                                 std::uint64_t immediate, std::size_t offset,
-                                 std::size_t bytes) noexcept {
-  if (request.packer == nullptr)
-    return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
-                         bytes, peer.copy_policy.is_past_cache(request.length));
-  std::byte* to = peer.out.reserve(bytes);
-  if (to == nullptr) return false;
-  request.packer->pack(to, offset, bytes);
-  peer.out.publish(kind, bytes, immediate);
-  return true;
-}
-
-// Sends as much of a message as there is room for. True: it has left the queue.
-bool Engine::Impl::send_some(Peer& peer, Request& request) {
-  const std::uint64_t immediate = envelope(request.context, request.tag);
-  const std::size_t fragment = peer.copy_policy.piece_of(request.length);
-  if (request.phase == kQueued) {
-    if (peer.out.on_hold()) peer.out.ring.poll_credit();
-    if (request.synchronous || peer.copy_policy.uses_rendezvous(request.length) || peer.out.on_hold())
-      return send_rts(peer, request);
-    if (request.length <= fragment) {
-      if (!send_fragment(peer, request, kEager, immediate, 0, request.length)) return false;
-      complete(request, Code::ok);
-      return true;
-    }
-    const std::size_t length = fragment - sizeof(std::uint64_t);
-    std::byte* to = peer.out.reserve(fragment);
-    if (to == nullptr) return false;
-    const std::uint64_t bytes = request.length;
-    if (request.packer != nullptr)
-      request.packer->pack(to + sizeof bytes, 0, length);
-    else
-      fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes,
-                 peer.copy_policy.is_past_cache(request.length));
-    std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.publish(kEagerFirst, fragment, immediate);
-    request.progress_bytes = length;
-    request.phase = kFragments;
-  }
-  const bool streaming = request.phase == kStreaming;
-  // A streamed message has the receiver's number.
-  const std::uint64_t address = streaming ? request.stream_id : 0;
-  const std::size_t total = streaming ? request.received : request.length;
-  while (request.progress_bytes < total) {
-    const std::size_t length = std::min(fragment, total - request.progress_bytes);
-    if (!send_fragment(peer, request, streaming ? kStream : kEagerMore, address,
-                       request.progress_bytes, length))
-      return false;
-    request.progress_bytes += length;
-  }
-  complete(request, Code::ok);
-  return true;
+  vci().lose(peer);
 }
 
 }  // namespace weft::tagged

@@ -16,7 +16,7 @@ constexpr std::size_t kMinPerCheck = 64;
 }  // namespace
 
 template <class F>
-void Engine::Impl::for_each_sender(std::uint32_t context, F&& f) {
+void Losses::for_each_sender(std::uint32_t context, F&& f) {
   const auto known = shared.senders.load(std::memory_order_relaxed);
   if (const auto senders = known != nullptr ? known(context) : std::span<const int>();
       !senders.empty()) {
@@ -28,7 +28,7 @@ void Engine::Impl::for_each_sender(std::uint32_t context, F&& f) {
   }
 }
 
-void Engine::Impl::check_liveness() {
+void Losses::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
   last_liveness_ns.store(now, std::memory_order_relaxed);
@@ -54,7 +54,7 @@ void Engine::Impl::check_liveness() {
   }
 }
 
-std::uint32_t Engine::Impl::num_ends() const noexcept {
+std::uint32_t Losses::num_ends() const noexcept {
   std::uint32_t sum = shared.num_ends.load(std::memory_order_acquire);
   if (number == 0 && has_remote)
     for (const auto* lanes : fabrics->remote()) sum += lanes->num_ends();
@@ -62,7 +62,7 @@ std::uint32_t Engine::Impl::num_ends() const noexcept {
 }
 
 // Only the first VCI asks the lanes; the others read the result from Shared.
-PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
+PeerState Losses::state_of(const Peer& peer) const noexcept {
   PeerState state = shared.state_of(peer.rank);
   if (state != PeerState::alive || number != 0) return state;
   if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
@@ -74,20 +74,20 @@ PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
 }
 
 // A peer that has closed the lane from here counts this process as lost.
-bool Engine::Impl::is_closed(Peer& peer) noexcept {
+bool Losses::is_closed(Peer& peer) noexcept {
   if (peer.remote || !peer.out.connected()) return false;
   peer.out.ring.poll_credit();
   return peer.out.is_closed();
 }
 
-void Engine::Impl::check_liveness_if_due() {
+void Losses::check_liveness_if_due() {
   if (coarse_now_ns() <= last_liveness_ns.load(std::memory_order_relaxed) + kLivenessPeriodNs)
     return;
-  const Guard guard(*this);
+  const Guard guard(vci());
   check_liveness();
 }
 
-void Engine::Impl::end_of(Peer& peer) {
+void Losses::end_of(Peer& peer) {
   if (peer.lost || peer.lanes == nullptr) return;
   // Messages that it sent before it ended are delivered.
   accept_peers(*peer.lanes);
@@ -100,13 +100,13 @@ void Engine::Impl::end_of(Peer& peer) {
 }
 
 // Remote peers are watched only once this process uses them, as watching costs messages.
-void Engine::Impl::watch(Peer& peer) {
+void Losses::watch(Peer& peer) {
   if (std::exchange(peer.watched, true) || number == 0) return;
   shared.fates[static_cast<std::size_t>(peer.rank)].is_watched.store(true,
                                                                      std::memory_order_relaxed);
 }
 
-void Engine::Impl::watch_awaited() {
+void Losses::watch_awaited() {
   matcher.for_each_posted([&](Request& request) {
     if (request.peer != kAnySource) return watch(peer(request.peer));
     for_each_sender(request.context, [this](Peer& any) {
@@ -116,14 +116,7 @@ void Engine::Impl::watch_awaited() {
   });
 }
 
-bool Engine::Impl::all_out() noexcept {
-  bool all = blocked.empty() && copies.empty();
-  // The receiver gets the data of other RTS by itself.
-  sends.for_each([&all](const Request& request) { all = all && request.packer == nullptr; });
-  return all;
-}
-
-void Engine::Impl::lose(Peer& peer) {
+void Losses::lose(Peer& peer) {
   if (peer.lost) return;
   peer.lost = true;
   peer.loss = ++num_losses;
@@ -139,40 +132,8 @@ void Engine::Impl::lose(Peer& peer) {
   }
   peer.queue_tail = nullptr;
 
-  const auto fail_all = [&](RequestTable& table) {
-    table.for_each([&](Request& request) {
-      if (request.peer != peer.rank) return;
-      table.remove(request.id);
-      if (!request.is_receive) end_share(request);
-      complete(request, Code::peer_lost);
-    });
-  };
-  fail_all(sends);
-  fail_all(receives);
-
-  for (std::size_t i = 0; i < copies.size();) {
-    if (copies[i].peer != peer.rank) {
-      ++i;
-      continue;
-    }
-    Request* request = copies[i].request;
-    if (copies[i].gets != nullptr) {
-      std::fill_n(copies[i].gets->busy, Gets::kMax, false);
-      free_gets.push_back(copies[i].gets);
-    }
-    copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
-    complete(*request, Code::peer_lost);
-  }
-
-  if (peer.incoming != nullptr) complete(*std::exchange(peer.incoming, nullptr), Code::peer_lost);
-  if (Unexpected* message = std::exchange(peer.incoming_unexpected, nullptr)) {
-    // The message is incomplete. If a matched probe has taken it, irecv_matched reports the loss.
-    if (message->receiver != nullptr)
-      complete(*message->receiver, Code::peer_lost);
-    else if (!message->taken)
-      matcher.remove_unexpected(*message);
-    if (message->receiver != nullptr || !message->taken) matcher.release(message);
-  }
+  lose_rendezvous(peer);
+  lose_incoming(peer);
 
   // A receive from any source may have waited for this peer.
   matcher.for_each_posted([&](Request& request) {
@@ -187,13 +148,13 @@ void Engine::Impl::lose(Peer& peer) {
   shared.note_lost(peer);
 }
 
-bool Engine::Impl::may_send(int rank, std::uint32_t context) {
+bool Losses::may_send(int rank, std::uint32_t context) {
   bool found = false;
   for_each_sender(context, [&](const Peer& sender) { return !(found = sender.rank == rank); });
   return found;
 }
 
-int Engine::Impl::find_lost_slow(int source, std::uint32_t context) noexcept {
+int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
   if (source != kAnySource) return peer(source).lost ? source : kNobody;
   const auto known = reported.find(context);
   const std::uint32_t before = known == reported.end() ? 0 : known->second;
@@ -216,7 +177,30 @@ int Engine::Impl::find_lost_slow(int source, std::uint32_t context) noexcept {
   return news != nullptr ? news->rank : kNobody;
 }
 
-void Engine::Impl::note_reported(std::uint32_t context) noexcept {
+Code Losses::lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info) {
+  // A probe by the library itself must not consume the report that the user of the context waits
+  // for.
+  if (source == kAnySource && tag < 0 && tag != kAnyTag) return Code::again;
+  const int lost = find_lost(source, context);
+  if (lost == kNobody) return Code::again;
+  info.source = lost;
+  return Code::peer_lost;
+}
+
+void Losses::lose_apart(int source) {
+  if (source != kAnySource) {
+    if (peer(source).lanes == nullptr) connect(peer(source));
+    return;
+  }
+  const bool is_anybody_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
+    return other.rank != job.rank() && other.lanes != nullptr && !other.lost;
+  });
+  if (is_anybody_left) return;
+  for (Peer& other : peers)
+    if (other.lanes == nullptr) connect(other);
+}
+
+void Losses::note_reported(std::uint32_t context) noexcept {
   // Without memory for the entry the loss is reported twice.
   (void)or_no_memory([&] { reported[context] = num_losses; });
 }

@@ -160,11 +160,11 @@ int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
   const std::uint32_t before = known == reported.end() ? 0 : known->second;
   const Peer* news = nullptr;  // the first unreported loss
   const Peer* last = nullptr;
-  bool is_anybody_left = false;
+  bool is_any_left = false;
   for_each_sender(context, [&](const Peer& sender) {
     if (sender.rank == job.rank()) return true;
     if (!sender.lost) {
-      is_anybody_left = true;
+      is_any_left = true;
       return before != num_losses;  // otherwise all losses are reported
     }
     last = &sender;
@@ -173,7 +173,7 @@ int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
   });
   // Even if none of the lost may send here, so that the next call need not check them again.
   if (before != num_losses) note_reported(context);
-  if (news == nullptr && !is_anybody_left) news = last;
+  if (news == nullptr && !is_any_left) news = last;
   return news != nullptr ? news->rank : kNobody;
 }
 
@@ -192,10 +192,10 @@ void Losses::lose_apart(int source) {
     if (peer(source).lanes == nullptr) connect(peer(source));
     return;
   }
-  const bool is_anybody_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
+  const bool is_any_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
     return other.rank != job.rank() && other.lanes != nullptr && !other.lost;
   });
-  if (is_anybody_left) return;
+  if (is_any_left) return;
   for (Peer& other : peers)
     if (other.lanes == nullptr) connect(other);
 }

@@ -275,7 +275,7 @@ void Session::pump_stripes(RequestList& finished) {
   for (std::size_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
     if ((*devices_)[device] == endpoint() && (rails_.size() <= device || rails_[device] == nullptr))
       continue;
-    // Without memory for it the others do its part.
+    // Without memory for a rail the others do its part.
     Rail* rail = nullptr;
     if (or_no_memory([&] { rail = &rail_at(device + 1); }) != Code::ok) continue;
     if (rail->is_up)

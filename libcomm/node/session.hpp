@@ -59,7 +59,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void add_use(RegionUse& use);
   void remove_use(RegionUse& use);
 
-  // By the transport.
+  // Called by the transport.
   Status begin(fabric::Endpoint& endpoint);  // opens the first link
   // Takes a link that the peer opened, over that device of the peer.
   void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
@@ -202,7 +202,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   // Handles whose withdrawal has overtaken the answer with them, which came by the socket.
   std::vector<std::uint32_t> withdrawn_early_;
 
-  // Of the fabric in use, from the first link on: this Node's devices.
+  // This Node's devices of the fabric in use, from the first link on.
   const std::vector<fabric::Endpoint*>* devices_ = nullptr;
   std::size_t first_device_ = 0, num_attempts_ = 0;  // of the main link
   Rail main_{*this, 0};

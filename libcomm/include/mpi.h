@@ -325,7 +325,7 @@ typedef void MPI_T_event_dropped_cb_function(MPI_Count count,
 #define MPI_ERRCODES_IGNORE ((int*)0)
 #define MPI_STATUS_IGNORE ((MPI_Status*)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status*)0)
-/* Parameters that accept them are pointers in mpi.h: compilers warn of such an address for an array. */
+/* Parameters that accept them are pointers in mpi.h: compilers warn of such an array argument. */
 #define MPI_UNWEIGHTED ((int*)10)
 #define MPI_WEIGHTS_EMPTY ((int*)11)
 

@@ -292,7 +292,7 @@ class RingReader {
   // flags: below kEntryAlign; for the writer's client.
   void return_credit(std::uint64_t flags) noexcept {
     returned_ = consumed_;
-    // release: pairs with the acquire in RingWriter::look.
+    // release: pairs with the acquire in RingWriter::poll_credit.
     consumed_word_->store(consumed_ | flags, std::memory_order_release);
   }
   // The word that return_credit() would store, for a fabric to carry.

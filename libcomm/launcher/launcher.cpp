@@ -382,7 +382,7 @@ Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::st
   return {};
 }
 
-Status Launcher::look(int id, bool give_up) {
+Status Launcher::check(int id, bool give_up) {
   if (id < 0 || static_cast<std::size_t>(id) >= children_.size())
     return {Code::bad_argument, "nothing was started under this number"};
   Child& child = children_[static_cast<std::size_t>(id)];

@@ -68,7 +68,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   // Spawner
   Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
                int& id) override;
-  Status look(int id, bool give_up) override;
+  Status check(int id, bool give_up) override;
 
   Status take_signals_over();
   Status place();

@@ -516,7 +516,7 @@ bool Bootstrap::poll(Events& events) {
       // Connections that cannot be accepted are refused.
       if (or_no_memory([&] { accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener)); }) !=
           Code::ok)
-        log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
+        log_line(LogLevel::warn, -1, "refused a peer: no memory for it");
       continue;
     }
     auto& connection = *reinterpret_cast<Connection*>(pointer);

@@ -366,7 +366,8 @@ void RemoteLanes::pump(RankPeer& peer) {
   peer.is_busy = false;
   if (peer.link.pump()) note_up(peer);
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
-  if (peer.link.lacks_memory()) return lose(peer, "is owed messages that there is no memory for");
+  if (peer.link.lacks_memory())
+    return lose(peer, "needs messages, and there is no memory to send them");
   if (!peer.link.is_up()) return;
   if (!pump_lanes(peer) || !pump_operations(peer) || !peer.target_side.pump()) peer.make_busy();
 }

@@ -383,7 +383,7 @@ Status Offload::wait_for_leaders() {
     if (state == Leader::State::done || state == Leader::State::host) return {};
     step();
     if (now_ns() - begin < spin_ns) continue;
-    team_.engine().look_for_lost();
+    team_.engine().check_for_lost();
     if (deadline.has_passed()) return Code::peer_lost;
     if (state == Leader::State::recovering) WEFT_COLL_TRY(overdue(asked_ns));
     link_->sleep(1);

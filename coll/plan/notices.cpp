@@ -73,7 +73,7 @@ void Notices::take(const tagged::Request& request, const Message& message) noexc
 
 void Notices::note(int lost) noexcept {
   lost_.store(lost, std::memory_order_relaxed);
-  if (lost != kNobody) engine_.note_told(lost);
+  if (lost != kNobody) engine_.note_reported_lost(lost);
   was_notified_.store(true, std::memory_order_relaxed);
   over_.store(true, std::memory_order_relaxed);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where lines go instead of to standard error, for a command that writes its own log.
+// The sink of log lines instead of standard error, for a command that writes its own log.
 #include <string_view>
 
 #include "base/log.hpp"

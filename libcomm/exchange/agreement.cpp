@@ -1,68 +1,67 @@
-// How ranks agree on what a loss means.
+// Agreement of the ranks after a loss.
 //
 // A collective call ends on one rank before it does on another. When a rank dies in between, some
-// have its result and some can no longer get it, and both would go on, apart from each other. So
-// the survivors agree on two things: who is lost, and which call fails for that, on all of them.
+// ranks have the result and some can no longer get it, and the two groups would diverge. So the
+// survivors agree on two things: the lost ranks, and the call that fails for that on all of them.
 //
 // State. The calls of a job are counted; `finished` of them are over here. The job goes through
 // views: the members, in view 0 all ranks, and a team for their calls. All members of a view make
 // the same calls in the same order, and none of these ends before it has begun everywhere; so in a
 // view two members are at most one call apart. A rank keeps the result of its last call (a long one
-// ends with a barrier instead: who is past that knows that all others have the result).
+// ends with a barrier instead: a rank past it knows that all others have the result).
 //
 // Without a loss nothing is sent: a call costs what it costs, and a copy of a short result.
 //
 // Messages, all in one context of the engine, with the ranks that the sender knows to be lost:
-//   report    of a member that has given up its call, because a member was lost or because it was
-//             asked to: how many calls it has finished, and what the last one left. To the
+//   report    from a member that has aborted its call, because a member was lost or because it was
+//             asked to: the number of calls it has finished, and the result of the last one. To the
 //             coordinator, the lowest member that the sender does not know to be lost.
-//   ask       of the coordinator: give up your call, and report.
-//   decision  of the coordinator: who is lost, and with that the next view; which call fails; what
-//             the call before that left.
-// Whoever is in a call takes them in while it waits; who computes, when it comes to its next call.
+//   ask       from the coordinator: abort your call, and report.
+//   decision  from the coordinator: the lost ranks, which defines the next view; the call that
+//             fails; the result of the call before it.
+// A rank in a call receives them while it waits; a rank that computes, in its next call.
 //
-// The protocol, in a member that gives up its call in view v:
-//   1. It waits until nothing of the call is under way any more, so that its buffers stay as they
-//      are. (All buffers do, until everybody has reported: nobody returns before.)
+// The protocol, in a member that aborts its call in view v:
+//   1. It waits until no message of the call is in flight any more, so that its buffers stay
+//      unchanged. (All buffers do until all have reported: no rank returns before.)
 //   2. It reports to the coordinator. The coordinator asks the others, and waits until all members
-//      that are not lost have reported. What a message says of lost ranks is true for its reader:
-//      should such a rank live, it is told, and takes the teller for lost.
-//   3. The coordinator decides. If F is the highest number of calls that somebody has finished,
-//   call
-//      F was successful, and all that are still in it end it so, with the result of one that has
-//      it; call F + 1, which nobody can have finished, fails on every rank, with the names of the
+//      that are not lost have reported. The receiver of a message treats the lost ranks in it as
+//      lost: if such a rank is alive, it is notified, and treats the sender as lost.
+//   3. The coordinator decides. If F is the highest number of calls that any rank has finished,
+//      call F was successful, and all ranks still in it complete it with the result of one that has
+//      it; call F + 1, which no rank can have finished, fails on every rank, with the names of the
 //      lost. The coordinator sends the decision to all members of view v + 1, and enters it.
-//   4. Who gets the decision enters view v + 1. It keeps the decision.
+//   4. A rank that receives the decision enters view v + 1. It keeps the decision.
 //
 // When a rank is lost, by step:
-//   before it reports         the coordinator hears of it, and waits for one report less;
+//   before it reports         the coordinator detects it, and waits for one report less;
 //   after it has reported     it is in the next view or not; if so, the next call there fails;
 //   the coordinator, before it has sent any decision
 //                             the next one asks, and all report to that;
 //   the coordinator, after some have its decision
 //                             these have entered view v + 1 and may have returned. To them the
-//                             coordinator is a member that was lost, so they give up their next
-//                             call, and each sends the decision it keeps ahead of its report. The
-//                             new coordinator, if it is still in view v, takes the decision over;
-//                             if it is in v + 1 and gets a report of view v, it answers with the
-//                             decision. Nobody can be two views behind: view v + 2 takes a report
-//                             of view v + 1 from everybody;
+//                             coordinator is a member that was lost, so they abort their next call,
+//                             and each sends the decision it keeps ahead of its report. The new
+//                             coordinator, if it is still in view v, adopts the decision; if it is
+//                             in v + 1 and gets a report of view v, it answers with the decision.
+//                             No rank can be two views behind: view v + 2 takes a report of view
+//                             v + 1 from every member;
 //   the last one that had a result, or a decision
 //                             then no survivor has it, and the survivors decide without it.
-// A message of a rank that is already known to be lost is not read: what it decided counts if a
-// survivor has it from it.
+// A message from a rank that is already known to be lost is not read: its decision is valid if a
+// survivor has received it.
 //
-// A link that breaks between two living ranks makes each take the other for lost. Then there are
-// two groups that go on without each other, as if the job had been cut in two.
+// A link that breaks between two live ranks makes each treat the other as lost. Then two groups go
+// on without each other, as after a network partition.
 //
 // This is the early returning agreement of ULFM (Herault, Bouteiller, Bosilca, Gamell, Teranishi,
 // Parashar, Dongarra: Practical scalable consensus for pseudo-synchronous distributed systems,
 // SC'15), in that a rank returns once it has the decision and keeps it for those that ask later.
 // It differs in three ways. ULFM's MPI_Comm_agree runs whenever it is called; here there is none
-// without a loss, since the calls themselves say who has finished what. There a tree gathers and
-// spreads, in log n steps; here one rank does, in n messages, as losses are rare. There a process
-// answers for past agreements whenever it is in MPI; here in its next collective call: until then
-// the others wait, as for any call of all ranks.
+// without a loss, since the calls themselves show which rank has finished what. There a tree
+// gathers and broadcasts, in log n steps; here one rank does, in n messages, as losses are rare.
+// There a process answers for past agreements whenever it is in MPI; here in its next collective
+// call: until then the others wait, as for any call of all ranks.
 #include "exchange/agreement.hpp"
 
 #include <algorithm>
@@ -77,7 +76,7 @@
 namespace weft::transport {
 namespace {
 
-// Contexts of the engine: of the messages above, and of the team of view 0; each view has its own.
+// Engine contexts: for the messages above, and for the team of view 0; each view has its own.
 constexpr std::uint32_t kContext = 1, kFirstTeamContext = 2;
 constexpr std::int32_t kTag = 0;
 constexpr std::uint64_t kNoticedNs = 1'000'000'000;
@@ -105,7 +104,7 @@ struct Agreement::Message {
   static std::size_t max_bytes(int num_ranks) {
     return sizeof(AgreementHead) + static_cast<std::size_t>(num_ranks) * sizeof(int) + kKeptBytes;
   }
-  // False: no rank of ours says that.
+  // False: invalid.
   bool unpack(std::span<const std::byte> bytes, int num_ranks) {
     AgreementHead head;
     if (bytes.size() < sizeof head) return false;
@@ -143,15 +142,15 @@ void Agreement::open_team() {
 std::string Agreement::name(const std::vector<int>& lost) const {
   std::string names;
   for (const int rank : lost) names += (names.empty() ? "" : ", ") + engine_.job().describe(rank);
-  if (lost.empty()) return "a rank has given up";
+  if (lost.empty()) return "a rank has aborted the call";
   return names + (lost.size() == 1 ? " is lost" : " are lost");
 }
 
-// The end of a call that did not go well here.
-Status Agreement::settle(std::span<std::byte> result, Status status) {
-  if (!untold_.empty()) {
-    // Not one of the calls that are counted: nobody waits for another in it.
-    lost_ = std::exchange(untold_, {});
+// Completes a call that failed here, with the result that all ranks agree on.
+Status Agreement::complete(std::span<std::byte> result, Status status) {
+  if (!unreported_.empty()) {
+    // This call is not counted: no rank waits for another in it.
+    lost_ = std::exchange(unreported_, {});
     return {Code::peer_lost, name(lost_)};
   }
   const std::uint64_t call = finished_ + 1;
@@ -161,7 +160,7 @@ Status Agreement::settle(std::span<std::byte> result, Status status) {
     return {Code::peer_lost, name(lost_)};
   }
   if (status.code() == Code::peer_lost) {
-    // Somebody has finished it.
+    // Another rank has finished it.
     if (result.size() <= kKeptBytes && result.size() != value_.size())
       status = {Code::bad_argument, "the ranks make different calls of all ranks"};
     else
@@ -176,7 +175,7 @@ Status Agreement::settle(std::span<std::byte> result, Status status) {
 
 void Agreement::recover() {
   team_->wait_for_abandoned();
-  // A call may fail for a loss before that is noticed.
+  // A call may fail for a loss before this rank has detected it.
   const std::uint64_t limit = now_ns() + kNoticedNs;
   engine_.wait_until([&] { return team_->is_broken() || now_ns() >= limit; });
   for (;;) {
@@ -216,7 +215,7 @@ void Agreement::decide() {
   ++decision.call;
   for (const int rank : members_)
     if (rank != engine_.rank() && !std::ranges::count(decision.lost, rank)) send(rank, decision);
-  // Who returns now may compute for long, and nothing would be sent meanwhile.
+  // After the return this rank may compute for long, and send nothing meanwhile.
   engine_.wait_until([this] {
     return std::ranges::all_of(sending_,
                                [](const auto& sending) { return sending->request.is_complete(); });
@@ -249,10 +248,10 @@ bool Agreement::is_raised() noexcept {
   return raised_;
 }
 
-// Takes in what has come, up to a decision for the next view. What there is no memory for stays for
-// the next time.
+// Handles the messages that have arrived, up to a decision for the next view. Without memory they
+// are left for the next call.
 void Agreement::read() noexcept {
-  // Before it looks: what comes later is counted again.
+  // Read before the messages: a later message changes the count again.
   num_read_ = engine_.num_unexpected();
   const Code code = or_no_memory([this] {
     while (next_ == nullptr && (received_from_ >= 0 || receive())) {
@@ -260,7 +259,7 @@ void Agreement::read() noexcept {
       const bool makes_sense =
           message.unpack(std::span(received_).first(num_received_), engine_.size());
       if (!makes_sense)
-        log_line(LogLevel::error, engine_.rank(), "{} sent an agreement that makes no sense",
+        log_line(LogLevel::error, engine_.rank(), "{} sent an invalid agreement message",
                  engine_.job().describe(received_from_));
       else if (engine_.is_alive(received_from_))
         take(received_from_, message);
@@ -270,14 +269,14 @@ void Agreement::read() noexcept {
   if (code != Code::ok) --num_read_;
 }
 
-// The next message into received_. False: there is none, or no memory.
+// Receives the next message into received_. False: none. Throws std::bad_alloc.
 bool Agreement::receive() {
   tagged::MessageInfo info;
   while (engine_.iprobe(tagged::kAnySource, kContext, kTag, info) == Code::ok) {
     tagged::Request request;
     engine_.irecv(request, info.source, kContext, kTag, received_.data(), received_.size());
     const Code code = engine_.wait(request);
-    if (code == Code::no_memory) throw std::bad_alloc();  // it is still there
+    if (code == Code::no_memory) throw std::bad_alloc();  // the message is still unmatched
     if (code != Code::ok) continue;
     received_from_ = info.source;
     num_received_ = request.received;
@@ -301,7 +300,7 @@ void Agreement::take(int from, const Message& message) {
   if (message.view + 1 == view_) send_decision(from);
 }
 
-// By another's word; it may live.
+// `by` reports the loss of `rank`, which may be alive.
 void Agreement::note_lost(int rank, int by) {
   if (rank == engine_.rank()) return engine_.lose(by);
   if (!has(rank) || !engine_.is_alive(rank)) return;
@@ -316,7 +315,7 @@ std::vector<int> Agreement::lost_members() const {
   return lost;
 }
 
-// The one by which this view was entered.
+// Sends the decision that made this view.
 void Agreement::send_decision(int to) {
   Message decision;
   if (decision.unpack(decision_, engine_.size())) send(to, decision);

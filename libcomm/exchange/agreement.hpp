@@ -1,6 +1,6 @@
 #pragma once
 // Agreement: the calls that all ranks of a job make together, each of which ends in the same way on
-// all ranks that live, and who these are. Used by the Job, and by the exchanges through it. The
+// all live ranks, and the set of these. Used by the Job, and by the exchanges through it. The
 // protocol is at the head of agreement.cpp.
 //
 // Threads: one at a time, as with a coll::Team.
@@ -26,37 +26,37 @@ class Agreement final : public coll::Interrupt {
   explicit Agreement(tagged::Engine& engine);
   ~Agreement();
 
-  // The ranks that live as far as is agreed on, in order. They change in run() alone.
+  // The live ranks, as agreed on, in order. They change in run() alone.
   const std::vector<int>& members() const noexcept { return members_; }
   bool has(int rank) const noexcept { return is_member_[static_cast<std::size_t>(rank)]; }
-  // The ranks that the last call named that ended with peer_lost.
+  // The ranks that the last call with peer_lost named.
   const std::vector<int>& lost() const noexcept { return lost_; }
   std::string name(const std::vector<int>& lost) const;
-  // For a call that can return no error, in the same way on all ranks: the next one fails for
-  // these.
-  void tell_later(std::vector<int> lost) { untold_ = std::move(lost); }
+  // For a call that cannot return an error, in the same way on all ranks: makes the next call fail
+  // with these.
+  void report_later(std::vector<int> lost) { unreported_ = std::move(lost); }
 
-  // True once it is known here that no call of these members can succeed any more.
+  // True once this rank knows that no call of these members can succeed any more.
   bool is_broken() noexcept { return team_->is_broken(); }
 
-  // `call(team)` by all members, in the same order everywhere; nobody's may end before everybody's
-  // has begun. `result` is what it leaves, the same on every rank. ok; peer_lost, with the names of
-  // who was lost: from then on the members are the others; no_memory; or what else `call` returns.
-  // Blocks until all that live have come.
+  // Runs `call(team)` on all members, in the same order everywhere; no rank's may end before all
+  // ranks' have begun. `result` is its output, the same on every rank. Returns ok; peer_lost, with
+  // the names of the lost: from then on the members are the others; no_memory; or another result of
+  // `call`. Blocks until all live ranks have called it.
   template <class Call>
   Status run(std::span<std::byte> result, Call&& call) noexcept {
     return or_no_memory([&]() -> Status {
-      const bool fails = fails_next() || !untold_.empty();
+      const bool fails = fails_next() || !unreported_.empty();
       Status status = fails ? Status(Code::peer_lost) : call(*team_);
-      // What is too long to be kept is done everywhere before anybody goes on.
+      // A result too long to be kept is complete everywhere before any rank continues.
       if (status.ok() && result.size() > kKeptBytes) status = coll::barrier(*team_);
       if (!status.ok()) [[unlikely]]
-        return settle(result, status);
+        return complete(result, status);
       keep(result);
       return status;
     });
   }
-  // The same where `call` may end on one rank before another's has begun.
+  // The same for a `call` that may end on one rank before another's has begun.
   template <class Call>
   Status run_loose(Call&& call) {
     return run({}, [&call](coll::Team& team) {
@@ -69,10 +69,10 @@ class Agreement final : public coll::Interrupt {
   static constexpr std::size_t kKeptBytes = 16 * 1024;
 
   struct Message;
-  // A rank's word that it has given up the call behind the last one that it finished.
+  // A rank has aborted the call after the last one that it finished.
   struct Report {
     std::uint64_t finished;
-    std::vector<std::byte> value;  // what the last one left
+    std::vector<std::byte> value;  // the result of the last one
   };
   struct Sending {
     tagged::Request request;
@@ -84,7 +84,7 @@ class Agreement final : public coll::Interrupt {
     ++finished_;
     value_.assign(result.begin(), result.size() <= kKeptBytes ? result.end() : result.begin());
   }
-  Status settle(std::span<std::byte> result, Status status);
+  Status complete(std::span<std::byte> result, Status status);
   void recover();
   void decide();
   void install(const Message& decision);
@@ -105,20 +105,20 @@ class Agreement final : public coll::Interrupt {
   std::unique_ptr<coll::Team> team_;
   std::uint32_t view_ = 0;
   std::uint64_t finished_ = 0;    // calls
-  std::uint64_t fails_ = 0;       // the call that the last view made fail
-  std::vector<std::byte> value_;  // what the last finished call left, unless it was long
+  std::uint64_t fails_ = 0;       // the call that the last decision made fail
+  std::vector<std::byte> value_;  // the result of the last finished call, unless it was long
   std::vector<int> lost_;         // see lost()
-  std::vector<int> untold_;
+  std::vector<int> unreported_;
   std::vector<std::byte> decision_;  // that made this view, as it was sent
 
-  // While a call is given up.
+  // While a call is aborted.
   std::uint32_t num_read_ = 0;  // as Engine::num_unexpected()
-  bool raised_ = false;         // somebody has given up this view
+  bool raised_ = false;         // a rank has aborted a call in this view
   bool asked_ = false;          // by this rank, for reports
   int reported_to_ = -1;
   std::vector<std::byte> received_;  // room for any message
   std::size_t num_received_ = 0;     // bytes of it
-  int received_from_ = -1;           // whose message there is still to be taken in; -1: nobody's
+  int received_from_ = -1;           // sender of the unhandled message in it; -1: none
   std::map<int, Report> reports_;    // by rank
   std::unique_ptr<Message> next_;    // a decision for the next view
   std::deque<std::unique_ptr<Sending>> sending_;

@@ -1,5 +1,5 @@
 // The public Allreduce: a team of its own, which does not agree on losses as the Job's does, so
-// that switches can do its calls.
+// that switches can run its calls.
 #include "weft/allreduce.hpp"
 
 #include "base/trace.hpp"
@@ -47,14 +47,14 @@ Allreduce::~Allreduce() {
 Status Allreduce::run(void* values, std::size_t count, detail::Number number, Reduce operation) {
   const trace::Span span("allreduce");
   const Element element = kElements[static_cast<std::size_t>(number)];
-  const innet::Operation what = kOperations[static_cast<std::size_t>(operation)];
-  if (innet::find_reduce(element, what) == nullptr)
+  const innet::Operation kind = kOperations[static_cast<std::size_t>(operation)];
+  if (innet::find_reduce(element, kind) == nullptr)
     return {Code::bad_argument, "the operation is one of integers"};
   if (count == 0) return {};
   return or_no_memory([&]() -> Status {
-    const offload::SumOp op(element, what);
+    const offload::SumOp op(element, kind);
     Status status = coll::allreduce(impl_->team, nullptr, values, count, op.reduction());
-    // The values are the caller's again.
+    // After this nothing accesses the caller's values any more.
     if (status == Code::peer_lost) impl_->team.wait_for_abandoned();
     return status;
   });

@@ -21,7 +21,7 @@ constexpr std::uint32_t kPage = 4096;
 // own.
 constexpr std::size_t kRendezvousBytes = 32 * 1024;
 
-// What ranks must agree on, and how many threads each has.
+// The settings that ranks must agree on, and the number of threads of each.
 struct Terms {
   int client;
   int num_threads;
@@ -60,9 +60,9 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
   }
   auto& sleeping = impl_.local.sleeping(thread_);
   if (armed_ == 0) {
-    impl_.engine.look_for_lost();
+    impl_.engine.check_for_lost();
     impl_.engine.progress();
-    armed_ = arm_doorbell(sleeping);  // the caller looks once more before we sleep
+    armed_ = arm_doorbell(sleeping);  // the caller checks once more before the sleep
     return;
   }
   if (impl_.has_remote) impl_.job.fabrics->watcher()->arm(sleeping);
@@ -113,11 +113,11 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
     thread->received_from = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(size));
     thread->staging.open(job, defaults.bytes(Setting::exchange_staging_bytes));
     for (int rank = 0; rank < size; ++rank) {
-      const auto [first, count] = places[static_cast<std::size_t>(rank)];
+      const auto [first, count] = destinations[static_cast<std::size_t>(rank)];
       for (int place = 0; place < count; ++place) {
         Out& out = thread->outs[static_cast<std::size_t>(first + place)];
         out.peer = rank;
-        out.lanes = job.way(rank).lanes;
+        out.lanes = job.route(rank).lanes;
         const int there = threads_of[static_cast<std::size_t>(rank)];
         out.reader = settings.pairing == Pairing::thread_to_thread ? place : t % there;
       }
@@ -127,7 +127,7 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   }
 }
 
-// Every rank learns what the others want, and all come to the same verdict.
+// Gathers the terms of all ranks, so that all reach the same verdict.
 void ExchangeBase::Impl::agree() {
   Terms mine{};
   mine.client = client;
@@ -191,19 +191,20 @@ void ExchangeBase::Impl::agree() {
   ring_max = static_cast<std::uint32_t>(settings.ring_bytes);
   ring_min = std::min(ring_max, std::max(ring_min, static_cast<std::uint32_t>(need)));
   for (const int there : threads_of) {
-    places.push_back({num_destinations, settings.pairing == Pairing::thread_to_thread ? there : 1});
-    num_destinations += places.back().count;
+    destinations.push_back(
+        {num_destinations, settings.pairing == Pairing::thread_to_thread ? there : 1});
+    num_destinations += destinations.back().count;
   }
 }
 
-// Whether what this process has sent to other hosts was read there, within WEFT_PEER_TIMEOUT_MS.
-// The other end of a lane that was broken reads no more.
+// Returns true if the other hosts have read all data sent to them, within WEFT_PEER_TIMEOUT_MS. A
+// closed lane counts as read.
 bool ExchangeBase::Impl::wait_until_read() noexcept {
   const std::uint64_t start = now_ns();
   const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
   Waiter waiter(*this, 0);
   const auto is_read = [this](Thread& thread, Out& out) {
-    // Else the peer might hear of the lane after it has closed this exchange.
+    // Otherwise the lane might reach the peer after it has closed this exchange.
     if (out.is_opening && connect(thread, out, false) == Code::again) return false;
     return out.lane.remote == nullptr || out.ended != Code::ok || is_lost(out.peer) ||
            out.lane.ring.is_read() || out.lane.is_closed();
@@ -220,11 +221,11 @@ bool ExchangeBase::Impl::wait_until_read() noexcept {
 }
 
 ExchangeBase::Impl::~Impl() {
-  // Who still sends must not wait for us for ever: what comes is taken and dropped.
+  // Senders must not wait for this process forever: their messages are received and dropped.
   dropping = true;
   const Background drop{[](void* impl) { static_cast<Impl*>(impl)->drop_all(); }, this};
   const Background* before = std::exchange(background, &drop);
-  // Those that live end it together, whoever is lost meanwhile.
+  // The live ranks end it together, even if some are lost meanwhile.
   std::vector<int> lost;
   const auto barrier = [&] {
     Status status = job.barrier();
@@ -233,19 +234,19 @@ ExchangeBase::Impl::~Impl() {
     return status;
   };
   Status status = barrier();
-  // Between hosts what was sent before a barrier may arrive behind it, so each waits until its own
-  // is read, and reads on until that holds for everybody.
+  // Between hosts, data sent before a barrier may arrive after it, so each rank waits until its own
+  // data are read, and reads on until that is true for all.
   bool is_quiet = true;
   if (status && has_remote) {
     is_quiet = wait_until_read();
     status = barrier();
   }
   background = before;
-  // Nobody sends any more, but who was told of that last may still be dropping, and write to staged
-  // blocks that they are read: no memory goes before that, too, is over.
+  // No rank sends any more, but one that left the barrier last may still be dropping, and write
+  // FINs to staged blocks: the memory is freed only after one more barrier.
   if (status) status = barrier();
-  job.agreement->tell_later(std::move(lost));
-  if (status && !is_quiet) status = {Code::timed_out, "what was sent last was not read"};
+  job.agreement->report_later(std::move(lost));
+  if (status && !is_quiet) status = {Code::timed_out, "the last messages were not read"};
   if (status) {
     local.close_client(client);
     for (auto* lanes : job.fabrics->remote()) lanes->close_client(client);
@@ -253,24 +254,24 @@ ExchangeBase::Impl::~Impl() {
     job.clients.erase(client);
     return;
   }
-  // Somebody may still use the rings and the staged blocks: they go when the job ends.
+  // A rank may still use the rings and the staged blocks: they are freed when the job ends.
   log_line(LogLevel::info, job.members->rank(), "closing an exchange: {}", status.text());
 }
 
-// What a thread has to be told before it waits.
+// An error that a thread must return before it waits.
 Status ExchangeBase::Impl::trouble(Thread& thread) {
-  if (const std::uint32_t num_lost = engine.num_lost(); num_lost != thread.lost_told) {
-    thread.lost_told = num_lost;
+  if (const std::uint32_t num_lost = engine.num_lost(); num_lost != thread.lost_reported) {
+    thread.lost_reported = num_lost;
     return {Code::peer_lost, job.agreement->name(engine.lost())};
   }
-  if (corrupt.load(std::memory_order_acquire) && !thread.corrupt_told) {
-    thread.corrupt_told = true;
-    return {Code::corrupt, "a rank sent bytes that make no sense; its lane is closed"};
+  if (corrupt.load(std::memory_order_acquire) && !thread.corrupt_reported) {
+    thread.corrupt_reported = true;
+    return {Code::corrupt, "a rank sent invalid data; its lane is closed"};
   }
   const bool is_short = num_shortages.load(std::memory_order_acquire) != 0;
-  if (is_short && !std::exchange(thread.shortage_told, is_short))
-    return {Code::no_memory, "messages wait that there is no memory to receive"};
-  thread.shortage_told = is_short;
+  if (is_short && !std::exchange(thread.shortage_reported, is_short))
+    return {Code::no_memory, "no memory to receive messages that have arrived"};
+  thread.shortage_reported = is_short;
   return {};
 }
 
@@ -280,7 +281,7 @@ ExchangeBase::ExchangeBase(Job& job, int num_threads, const ExchangeSettings& se
   sending_ = impl_->sending.data();
   receiving_ = impl_->receiving.data();
   num_threads_ = num_threads;
-  places_ = impl_->places.data();
+  destinations_ = impl_->destinations.data();
   num_destinations_ = impl_->num_destinations;
 } catch (const std::bad_alloc&) {
   throw Error(Code::no_memory);

@@ -1,5 +1,5 @@
 #pragma once
-// The inside of an exchange, shared by its files: exchange.cpp (opening, closing, waiting),
+// The implementation of an exchange, shared by its files: exchange.cpp (opening, closing, waiting),
 // sending.cpp and receiving.cpp (the datapath), quiesce.cpp (ends of phases).
 #include <atomic>
 #include <deque>
@@ -16,35 +16,35 @@
 
 namespace weft::transport {
 
-// Where a thread sends to.
+// A destination of a thread.
 struct Out {
   SendLane lane;
   Lanes* lanes = nullptr;
   int peer = -1;
   int reader = 0;                       // the thread there
   bool is_opening = false;              // the peer has not answered yet
-  Code ended = Code::ok;                // not ok: nothing more can be sent, for this reason
+  Code ended = Code::ok;                // not ok: the reason why nothing more can be sent
   std::size_t past_cache_bytes = 0;     // blocks from this size on are written past the caches
   std::unique_ptr<std::byte[]> buffer;  // of the block, unless it is staged
   StagingPool::Buffer staging;
 };
 
-// Of memory, descriptors or mappings that what has come needs.
+// A shortage of memory, descriptors or mappings for receiving.
 struct Shortage {
-  std::uint64_t since_ns = 0;  // 0: there is none
-  bool is_told = false;        // it has lasted for WEFT_PEER_TIMEOUT_MS
+  std::uint64_t since_ns = 0;  // 0: none
+  bool is_reported = false;    // it has lasted for WEFT_PEER_TIMEOUT_MS
 };
 
-// What a thread receives from.
+// A source of a thread.
 struct In {
   ReceiveLane lane;
   Lanes* lanes = nullptr;
   int peer = -1;
   bool broken = false;
-  Shortage shortage;  // of what reading its next block takes
+  Shortage shortage;  // for reading its next block
 };
 
-// A block taken out of its ring while its thread could not receive it.
+// A block that was taken out of its ring while its thread could not receive it.
 struct Aside {
   In* in;
   std::uint8_t kind;
@@ -56,40 +56,39 @@ struct alignas(64) Thread {
   std::vector<detail::SendBlock> blocks;  // by destination
   std::vector<Out> outs;
   StagingPool staging;
-  // Blocks sent to each rank. Written by the thread, read at the end of a phase.
+  // By rank: blocks sent. Written by the thread, read at the end of a phase.
   std::vector<std::atomic<std::uint64_t>> sent;
-  // Blocks that the last flush left behind, as their receivers have no memory for lanes. The same.
+  // The last flush left blocks, as their receivers have no memory for lanes. The same.
   std::atomic<bool> has_unsent{false};
 
   std::vector<std::unique_ptr<In>> ins;
-  // Those of `ins` that may have something: all of this host's, and the others as their fabrics
-  // list them.
+  // The `ins` that may have entries: all of this host's, and the others as their fabrics list them.
   std::vector<In*> live;
   std::vector<Arrivals*> arrivals;  // the fabrics' lists for this thread
-  std::size_t turn = 0;             // of `live`, whose turn it is
+  std::size_t turn = 0;             // the next index of `live` to poll
   std::deque<Aside> aside;
-  // The block that is being received, and where it lies.
+  // The block that is being received, and its location.
   enum class From : std::uint8_t { nowhere, ring, aside, kept, remote } from = From::nowhere;
   In* in = nullptr;
   std::uint32_t entry_length = 0;  // in the ring
-  std::vector<std::byte> kept;     // a copy of the rest of a block whose ring was needed
+  std::vector<std::byte> kept;     // a copy of the unread part of a block whose ring was needed
   MemoryName remote{};             // `remote`: head and block
   std::byte* remote_mapped = nullptr;
   std::vector<std::byte> fetched;  // the block, where it cannot be mapped
-  // Blocks received, and those of them by rank. Written by the thread, the second first.
+  // Blocks received, in total and by rank. Written by the thread, `received_from` first.
   std::atomic<std::uint64_t> received{0};
   std::vector<std::atomic<std::uint64_t>> received_from;
 
   std::uint64_t known_connections = 0;
-  std::uint64_t looked_ns = 0;  // when a send last looked for lost peers, by the coarse clock
-  int num_unclocked = 0;        // blocks that may go before a send reads the clock again
-  unsigned num_idle = 0;        // calls that found nothing
-  std::uint32_t num_lost = 0;   // when the outs of lost peers were last ended
-  std::uint32_t lost_told = 0;
-  bool corrupt_told = false;
-  bool shortage_told = false;
-  bool drops = false;  // drop_all() has told senders of all that is read
-  // Lanes accepted for this thread by whichever thread looked. Guarded by Impl::accept_mutex.
+  std::uint64_t checked_ns = 0;  // the last check for lost peers by a send, by the coarse clock
+  int num_unclocked = 0;         // blocks that may be sent before the clock is read again
+  unsigned num_idle = 0;         // calls that found nothing
+  std::uint32_t num_lost = 0;    // when the outs of lost peers were last ended
+  std::uint32_t lost_reported = 0;
+  bool corrupt_reported = false;
+  bool shortage_reported = false;
+  bool drops = false;  // drop_all() has returned all credit to the senders
+  // Lanes that some thread has accepted for this one. Guarded by Impl::accept_mutex.
   std::vector<std::unique_ptr<In>> arrived;
 };
 
@@ -112,10 +111,11 @@ struct ExchangeBase::Impl {
   Code send_block(Thread& thread, int destination) noexcept;
   Code send_full(Thread& thread, int destination) noexcept;
   Code send_large(Thread& thread, int destination, std::span<const std::byte> message) noexcept;
-  Code send_run(Thread& thread, int destination, std::span<const std::byte>& rest) noexcept;
+  // remaining: the messages to send; afterwards, those that were not taken.
+  Code send_run(Thread& thread, int destination, std::span<const std::byte>& remaining) noexcept;
   Code put_block(Thread& thread, Out& out, const std::byte* data, std::size_t bytes) noexcept;
   Code flush(Thread& thread) noexcept;
-  Code announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
+  Code send_rts(Thread& thread, Out& out, const StagingPool::Buffer& buffer, std::size_t bytes);
   void set_aside(Thread& thread) noexcept;
   Code take_staging(Thread& thread, Out& out, std::size_t bytes,
                     StagingPool::Buffer& buffer) noexcept;
@@ -126,22 +126,22 @@ struct ExchangeBase::Impl {
   // receiving.cpp
   bool next_block(Thread& thread) noexcept;
   void take_arrivals(Thread& thread) noexcept;
-  // After a look in vain at this one of the live: true if it has left them.
-  bool rest(Thread& thread, std::size_t index) noexcept {
+  // After an unsuccessful poll of this entry of `live`: true if it was removed.
+  bool leave_if_idle(Thread& thread, std::size_t index) noexcept {
     In& in = *thread.live[index];
-    // One that is broken stays listed, and is never listed again.
+    // A broken lane is removed, and its arrival stays armed, so that it is never listed again.
     if (in.lane.arrival == nullptr || !(in.broken || in.lane.try_idle())) return false;
     thread.live[index] = thread.live.back();
     thread.live.pop_back();
     return true;
   }
-  bool look(Thread& thread, In& in, Entry& entry) noexcept;
+  bool peek_block(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;
-  Code fetch(Thread& thread, In& in, const Announcement& announcement) noexcept;
+  Code fetch(Thread& thread, In& in, const Rts& rts) noexcept;
   void finish_block(Thread& thread) noexcept;
   void broken(Thread& thread, In& in, const char* what) noexcept;
-  // What is received needs memory that there is not, now: it stays where it is. peer: -1 for lanes.
+  // Not enough memory to receive: the entry stays in the ring. peer: -1 for lanes.
   void note_shortage(Shortage& shortage, int peer) noexcept;
   void end_shortage(Shortage& shortage) noexcept;
   void note_corrupt(int peer) noexcept;
@@ -162,7 +162,7 @@ struct ExchangeBase::Impl {
   bool is_complete() const noexcept {
     return received_here() >= expected.load(std::memory_order_relaxed);
   }
-  // Messages of the phase have waited for memory for long.
+  // Messages of the phase have waited for memory for WEFT_PEER_TIMEOUT_MS.
   bool is_short() const noexcept {
     return num_shortages.load(std::memory_order_acquire) != 0 && !is_complete();
   }
@@ -177,13 +177,13 @@ struct ExchangeBase::Impl {
   const int num_threads;
   const std::uint32_t message_bytes;
   int client = 0;
-  const bool wants_default_rings;  // WEFT_RING_MAX_BYTES, more where the blocks need it
+  const bool wants_default_rings;  // WEFT_RING_MAX_BYTES, or more if the blocks need it
   ExchangeSettings settings;
-  std::size_t block_bytes = 0;  // room of a block
+  std::size_t block_bytes = 0;  // capacity of a block
   std::uint32_t ring_min = 0, ring_max = 0;
   CopyPolicy near, far;         // towards ranks of this host, with and without a common cache
   std::vector<int> threads_of;  // by rank
-  std::vector<detail::Places> places;  // by rank
+  std::vector<detail::Destinations> destinations;  // by rank
   int num_destinations = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;
   bool crowded = false;
@@ -194,30 +194,30 @@ struct ExchangeBase::Impl {
   std::vector<detail::ReceiveBlock> receiving;
   std::mutex accept_mutex;
   Shortage accept_shortage;           // guarded by accept_mutex
-  std::atomic<int> num_shortages{0};  // that have lasted
+  std::atomic<int> num_shortages{0};  // that have lasted for WEFT_PEER_TIMEOUT_MS
   std::atomic<bool> corrupt{false};   // some lane was closed
-  std::atomic<int> corrupt_peer{-1};  // whose, of the first; set before
-  bool dropping = false;              // the exchange ends; what still comes is not received
+  std::atomic<int> corrupt_peer{-1};  // the peer of the first of them; set before
+  bool dropping = false;              // the exchange ends: later messages are dropped
 
   // The end of a phase.
   std::atomic<std::uint32_t> phase{0};
   std::atomic<int> num_arrived{0}, num_finished{0};
-  std::atomic<std::uint32_t> step{0};      // grows by one when thread 0 has got on
+  std::atomic<std::uint32_t> step{0};      // grows by one when thread 0 has advanced
   std::vector<std::uint64_t> counts;       // of agree_on_counts()
   bool receive_more = false;               // written before step grows
   std::uint32_t known_lost = 0;            // the same; as Engine::num_lost
   Status outcome;                          // written before step grows for the second time
-  bool some_left_out = false;              // the same: since the phase before
-  std::atomic<std::uint64_t> expected{0};  // blocks for this rank from those that live
-  // The ranks that are lost, as far as is agreed on: what they sent is not counted.
+  bool some_left_out = false;              // the same: since the previous phase
+  std::atomic<std::uint64_t> expected{0};  // blocks for this rank from live ranks
+  // The lost ranks, as agreed on: their blocks are not counted.
   std::vector<std::atomic<bool>> is_out;  // by rank
   std::atomic<int> num_out{0};
-  // One thread ends the phase and waits for what others receive. Written by it.
+  // One thread ends the phase and waits for blocks that others receive. Written by it.
   std::atomic<bool> others_receive{false};
 };
 
-// A wait that polls, then yields, then sleeps on the thread's doorbell. Use: look for what is
-// waited for, pause(), and look again.
+// A wait that polls, then yields, then sleeps on the thread's doorbell. Use: check the condition,
+// pause(), and check again.
 class Waiter {
  public:
   Waiter(ExchangeBase::Impl& impl, int thread)
@@ -228,7 +228,7 @@ class Waiter {
   ExchangeBase::Impl& impl_;
   const int thread_;
   enum class Stage : std::uint8_t { spin, yield, sleep } stage_ = Stage::spin;
-  std::uint32_t armed_ = 0;  // what arm_doorbell() gave; 0: not armed
+  std::uint32_t armed_ = 0;  // the result of arm_doorbell(); 0: not armed
   unsigned count_ = 0;
   std::uint64_t limit_ns_ = 0;
   DoorbellSleep sleep_;

@@ -47,10 +47,10 @@ std::unique_ptr<weft::Members> open_members(const Settings& settings,
   return members;
 }
 
-// Of a rank without its peers: what its fabrics wait with, and its memory.
+// Descriptors of a rank without its peers: for the waits of its fabrics, and for its memory.
 constexpr std::size_t kRankDescriptors = 12;
 
-// Ranks that lack descriptors for their links would wait for each other in vain.
+// Ranks without descriptors for their links would wait for each other forever.
 Status find_descriptors(const Settings& settings, std::size_t num_ranks) {
   const std::size_t limit = raise_descriptor_limit(), used = num_open_descriptors();
   std::size_t of_peer = 0;
@@ -67,7 +67,7 @@ Status find_descriptors(const Settings& settings, std::size_t num_ranks) {
                       num_ranks, needed, limit, used)};
 }
 
-// The process that has a Job of its own; a child that it forks has none. 0: none has.
+// The process that has a Job of its own; a forked child has none. 0: no process.
 std::atomic<pid_t> process_with_job{0};
 }  // namespace
 
@@ -95,7 +95,7 @@ Job::Impl::Impl(std::unique_ptr<weft::Members> opened) : members(std::move(opene
   local = &fabrics->local();
   for (int rank = 0; rank < members->size(); ++rank) {
     Lanes* lanes = fabrics->to(rank);
-    ways.push_back({lanes, lanes == nullptr ? 0 : lanes->limits().number});
+    routes.push_back({lanes, lanes == nullptr ? 0 : lanes->limits().number});
   }
   engine->set_threaded(true);
   engine->set_background(run_background);
@@ -103,7 +103,7 @@ Job::Impl::Impl(std::unique_ptr<weft::Members> opened) : members(std::move(opene
 }
 
 Job::Impl::~Impl() {
-  // Nobody leaves while others that live may still need its memory.
+  // A rank does not leave while live ranks may still need its memory.
   Status status = barrier();
   while (status == Code::peer_lost) status = barrier();
   if (!status) log_line(LogLevel::info, members->rank(), "leaving the job: {}", status.text());
@@ -152,9 +152,9 @@ bool Job::same_host(int a, int b) const { return impl_->members->same_host(a, b)
 std::string Job::describe(int rank) const { return impl_->members->describe(rank); }
 bool Job::is_alive(int rank) const {
   if (!impl_->has_rank(rank)) return false;
-  // Who is asked about is looked after from now on.
+  // From now on the rank is checked, too.
   if (rank != impl_->members->rank()) impl_->engine->watch(rank);
-  impl_->engine->look_for_lost();
+  impl_->engine->check_for_lost();
   return impl_->engine->is_alive(rank);
 }
 
@@ -168,7 +168,7 @@ Status Job::Impl::name(void* address, std::size_t bytes, MemoryName made, Remote
     }
     const std::size_t index = lanes->limits().number;
     memory.keys[index] = {made.region, made.extra};
-    // Either the owner's address or 0, as the device wants it.
+    // Either the owner's address or 0, as the device requires.
     if (made.address != memory.address) memory.counted |= 1u << index;
   }
   return {};
@@ -194,7 +194,7 @@ Status Job::Impl::release(void* address) {
     const std::lock_guard lock(allocated_mutex);
     taken = allocated.extract(address);
   }
-  // Without the lock: it may wait for peers, and who allocates need not.
+  // Without the lock, as this may wait for peers, and allocations need not.
   if (taken) (void)unshare(taken.mapped());
   return local->release(address);
 }
@@ -260,17 +260,17 @@ Status Job::Impl::all_gather(const void* mine, void* all, std::size_t bytes) {
     if (team.size() == members->size()) return coll::allgather(team, mine, all, bytes);
     std::ranges::fill(result, std::byte{});
     std::vector<std::size_t> lengths(agreement->members().size(), bytes);
-    std::vector<std::ptrdiff_t> places;
+    std::vector<std::ptrdiff_t> displacements;
     for (const int rank : agreement->members())
-      places.push_back(static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank) * bytes));
-    return coll::allgatherv(team, mine, bytes, all, lengths.data(), places.data());
+      displacements.push_back(static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank) * bytes));
+    return coll::allgatherv(team, mine, bytes, all, lengths.data(), displacements.data());
   });
 }
 
 Status Job::Impl::all_gather_spans(const void* mine, void* all,
                                    const std::vector<std::size_t>& counts,
                                    std::size_t element_bytes) {
-  // Where there is nothing to wait for, a rank does not wait.
+  // Not run(): a rank without data to wait for may end before another has begun.
   return agreement->run_loose([&](coll::Team& team) {
     std::vector<std::size_t> bytes;
     std::vector<std::ptrdiff_t> displacements;

@@ -1,6 +1,5 @@
 #pragma once
-// The inside of the public Job: what its threads keep for themselves, and what exchanges need of
-// it.
+// The implementation of the public Job: the state of its threads, and its interface to exchanges.
 #include <unistd.h>
 
 #include <array>
@@ -23,13 +22,13 @@
 
 namespace weft::transport {
 
-// Memory of peers that a thread has mapped, so that it reaches it without a lock or a call.
+// Peers' memory that a thread has mapped, for access without a lock or a system call.
 class MappingCache {
  public:
-  // window: shows nothing that this cache has let go.
+  // window: never shows memory that this cache has unmapped.
   explicit MappingCache(detail::Window& window) : window_(window) {}
   ~MappingCache();
-  // Where the memory is here, or null with the reason: unsupported means "use get and put".
+  // Returns the address of the memory here, or null with the reason; unsupported: use get and put.
   std::byte* find(HostLanes& lanes, const RemoteMemory& memory, Code& code) noexcept {
     const std::uint64_t number = memory.keys[0].number();
     MappedMemory& entry = entries_[number % kNumEntries];
@@ -40,7 +39,7 @@ class MappingCache {
     }
     return map(lanes, entry, memory, code);
   }
-  // Makes the window show the memory, which was just found.
+  // Makes the window show memory that find() has just returned.
   void show(const RemoteMemory& memory) noexcept {
     const MappedMemory& entry = entries_[memory.keys[0].number() % kNumEntries];
     window_.data = entry.data;
@@ -64,13 +63,13 @@ class MappingCache {
   std::array<MappedMemory, kNumEntries> entries_;
 };
 
-// Where the outcome of an asynchronous transfer goes.
+// Holds the outcome of an asynchronous transfer.
 struct TransferSlot {
   Completion completion;
-  std::uint32_t use = 1;  // the token of another use is used up
+  std::uint32_t use = 1;  // a token with another number is stale
 };
 
-// What belongs to one thread of the program; touched by nobody else.
+// State of one thread of the program; only that thread accesses it.
 struct ThreadState {
   explicit ThreadState(detail::Window& window) : mappings(window) {}
 
@@ -80,10 +79,10 @@ struct ThreadState {
   unsigned num_calls = 0;
 };
 
-// Contexts of the engine from here on are of Allreduces; those before, of Agreement.
+// Engine contexts from this one on belong to Allreduces; those below, to Agreement.
 inline constexpr std::uint32_t kFirstAllreduceContext = tagged::kThreadContext / 2;
 
-// Work that a thread does while it waits in a collective call.
+// A task that a thread runs while it waits in a collective call.
 struct Background {
   void (*work)(void*);
   void* argument;
@@ -92,7 +91,7 @@ inline thread_local const Background* background = nullptr;
 
 static_assert(kMaxThreads == kNumDoorbells);
 
-// That this process is in its job by a Job: for one at a time.
+// Held by the Job of this process: one at a time may exist.
 class OnlyJob {
  public:
   OnlyJob();  // throws Error (bad_argument: there is one)
@@ -104,12 +103,12 @@ struct Job::Impl {
   explicit Impl(std::unique_ptr<weft::Members> opened);
   ~Impl();
 
-  // Of a thread that has been found before.
+  // The state of a thread that find_thread() has created.
   ThreadState& thread(int number) noexcept { return *threads[static_cast<std::size_t>(number)]; }
   static constexpr bool is_thread(int number) noexcept {
     return number >= 0 && number < kMaxThreads;
   }
-  // Null: no memory, or no number of a thread.
+  // Returns null without memory, or if the number is no thread's.
   ThreadState* find_thread(int number) noexcept {
     if (!is_thread(number)) [[unlikely]]
       return nullptr;
@@ -120,43 +119,42 @@ struct Job::Impl {
       });
     return state.get();
   }
-  // The way to a rank: its fabric, and which of a memory's keys that understands.
-  struct Way {
-    Lanes* lanes = nullptr;  // null: there is none
+  // The route to a rank: its fabric, and that fabric's index in RemoteMemory::keys.
+  struct Route {
+    Lanes* lanes = nullptr;  // null: none
     std::size_t key = 0;
   };
-  const Way& way(int rank) const noexcept { return ways[static_cast<std::size_t>(rank)]; }
-  // As the fabric to the memory's owner names it.
-  MemoryName memory_on_way(const RemoteMemory& memory) const noexcept {
-    const std::size_t index = way(memory.owner).key;
+  const Route& route(int rank) const noexcept { return routes[static_cast<std::size_t>(rank)]; }
+  // The name of the memory in the fabric to its owner.
+  MemoryName memory_on_route(const RemoteMemory& memory) const noexcept {
+    const std::size_t index = route(memory.owner).key;
     const auto& key = memory.keys[index];
     return {address_for(memory, index), memory.bytes, key.region, key.extra};
   }
-  // As who uses keys[index] counts: from the start of its own registration, or in the owner.
+  // The address in terms of keys[index]: an offset in its registration, or an address in the owner.
   static std::uint64_t address_for(const RemoteMemory& memory, std::size_t index) noexcept {
     return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
   }
-  // Shares with other hosts what is `made` inside this one, and says how all call it. After an
-  // error it is shared no more.
+  // Shares memory that is `made` inside this host with other hosts, and fills in all its keys.
+  // After an error it is not shared at all.
   Status name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory);
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
   Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
-  // What all ranks do together, see Agreement. `values` and `all` are undefined after an error.
+  // Collective calls by Agreement. `values` and `all` are undefined after an error.
   Status barrier() {
     return agreement->run({}, [](coll::Team& team) { return coll::barrier(team); });
   }
   Status all_reduce(void* values, std::size_t count, const coll::Reduction& op);
-  // Zeros from ranks that are lost.
+  // The part of a lost rank is zero.
   Status all_gather(const void* mine, void* all, std::size_t bytes);
   Status all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
                           std::size_t element_bytes);
   // Moves the fabrics to other hosts forward.
   void poll_remote() noexcept;
 
-  // False in a child that the process has forked: what is held here is not the child's, and the
-  // peers know nothing of it.
+  // False in a forked child: the state belongs to the parent, and the peers do not know the child.
   bool is_own_process() const noexcept { return getpid() == process; }
 
   bool has_rank(int rank) const noexcept { return rank >= 0 && rank < members->size(); }
@@ -168,16 +166,16 @@ struct Job::Impl {
   std::unique_ptr<Agreement> agreement;
   Fabrics* fabrics = nullptr;
   HostLanes* local = nullptr;  // inside the host
-  std::vector<Way> ways;       // by rank
+  std::vector<Route> routes;   // by rank
   std::mutex allocated_mutex;
   std::map<void*, RemoteMemory> allocated;  // where other hosts are; guarded by allocated_mutex
   std::array<detail::Window, kMaxThreads> windows;
   std::array<std::unique_ptr<ThreadState>, kMaxThreads> threads;
-  // Numbers of the exchanges that are open, and of the last that was opened. They are given in
-  // turn, so that a number is used again only after every rank has long closed what had it.
+  // Numbers of the open exchanges, and of the last one opened. They are assigned in turn, so that a
+  // number is reused only long after every rank has closed its last exchange.
   std::set<int> clients;
   int last_client = kNumEngineClients - 1;
-  // Of Allreduces, so far: each has a context of its own.
+  // Allreduces so far: each has a context of its own.
   std::uint32_t num_allreduces = 0;
   static constexpr int kMaxExchanges = kMaxClients - kNumEngineClients + 1;
   // The number of the next exchange, the same on all ranks; 0: all are in use.

@@ -1,17 +1,17 @@
-// The end of a phase. Every rank counts the blocks that it has sent to each other one since the
-// exchange was opened. One allreduce adds these vectors up, and tells each rank how many blocks
-// must have come to it; with them go how many it has received. If that shows that nothing is under
-// way, the phase is over after this one allreduce. Otherwise the ranks receive until the count is
-// complete, and a second allreduce tells that all are.
+// The end of a phase. Every rank counts the blocks that it has sent to each other rank since the
+// exchange was opened. One allreduce adds these vectors up: each rank gets the number of blocks it
+// must have received, and the sum of all blocks received. If no block is in flight, the phase is
+// over after this one allreduce. Otherwise the ranks receive until the count is complete, and
+// confirm that with a second allreduce.
 //
-// When a rank is lost, each of these allreduces ends in the same way on all that live
-// (agreement.cpp), and they count again without what was sent to the lost one or came from it,
-// until all that they have sent to each other is received. Then the phase is over, too, and tells
-// who was lost.
+// When a rank is lost, each of these allreduces ends in the same way on all live ranks
+// (agreement.cpp), and they count again without the blocks to and from the lost one, until all that
+// they have sent to each other is received. Then the phase is over, too, with the names of the lost
+// ranks as its result.
 //
-// What a rank sends after its phase is over carries the next phase's number, and a receiver that
-// has not heard of the end yet leaves it in the ring. So a rank may go on receiving while it waits
-// for the others, which may need that to get on, and yet counts the blocks of this phase only.
+// Blocks sent after the end of a phase carry the next phase's number, and a receiver that has not
+// reached the end yet leaves them in the ring. So a rank may go on receiving while it waits for the
+// others, which may depend on that, and still counts the blocks of this phase only.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace weft::transport {
 namespace {
 
-// Does what a thread can do while it waits; sleeps in the end.
+// Drains messages while it waits; then polls, yields and sleeps.
 template <class Done>
 void receive_until(ExchangeBase::Impl& impl, int thread, const Background& drain, Done&& done) {
   Waiter waiter(impl, thread);
@@ -41,13 +41,13 @@ void add(const void* in, void* inout, std::size_t count, void*) {
   for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-// Of a rank whose messages wait for memory, among ranks in trouble.
+// Added by a rank that has no memory for messages, to the number of ranks with closed lanes.
 constexpr std::uint64_t kShortage = std::uint64_t{1} << 32;
 
 Status trouble_status(std::uint64_t trouble) {
   if (trouble == 0) return {};
   if (trouble % kShortage != 0) return Code::corrupt;
-  return {Code::no_memory, "messages wait that there is no memory to receive"};
+  return {Code::no_memory, "no memory to receive messages that have arrived"};
 }
 
 const coll::Reduction kAdd{add, nullptr, sizeof(std::uint64_t), true};
@@ -61,7 +61,7 @@ std::uint64_t ExchangeBase::Impl::received_here() const noexcept {
   // acquire: pairs with the release in leave_out_lost().
   if (num_out.load(std::memory_order_acquire) == 0) [[likely]]
     return sum;
-  // A block counts here before it does above, so this is never too much.
+  // A block is counted here before it is counted above, so the difference is never negative.
   for (std::size_t rank = 0; rank < is_out.size(); ++rank) {
     if (!is_out[rank].load(std::memory_order_relaxed)) continue;
     for (const auto& thread : threads)
@@ -70,7 +70,7 @@ std::uint64_t ExchangeBase::Impl::received_here() const noexcept {
   return sum;
 }
 
-// As far as is agreed on.
+// Applies the losses that are agreed on.
 void ExchangeBase::Impl::leave_out_lost() {
   for (std::size_t rank = 0; rank < is_out.size(); ++rank) {
     if (job.agreement->has(static_cast<int>(rank)) || is_out[rank].load(std::memory_order_relaxed))
@@ -87,7 +87,7 @@ bool ExchangeBase::Impl::has_unsent() const noexcept {
   });
 }
 
-// What they send from here on, should they live, is not received.
+// Nothing more is received from lost ranks, even if they are alive.
 void ExchangeBase::Impl::drop_lanes_of_lost(Thread& thread) noexcept {
   for (auto& in : thread.ins) {
     if (!is_out[static_cast<std::size_t>(in->peer)].load(std::memory_order_relaxed)) continue;
@@ -96,11 +96,11 @@ void ExchangeBase::Impl::drop_lanes_of_lost(Thread& thread) noexcept {
   }
 }
 
-// By one thread of the rank; the others are at rest as far as sending goes.
+// Runs in one thread of the rank while no other thread sends.
 Status ExchangeBase::Impl::agree_on_counts(bool& all) {
   leave_out_lost();
   const auto size = static_cast<std::size_t>(job.members->size());
-  // Sent to each rank; received here; ranks in trouble.
+  // Blocks sent to each rank; blocks received here; ranks in trouble.
   counts.assign(size + 2, 0);
   for (const auto& thread : threads)
     for (std::size_t rank = 0; rank < size; ++rank)
@@ -120,14 +120,14 @@ Status ExchangeBase::Impl::agree_on_counts(bool& all) {
   return trouble_status(counts[size + 1]);
 }
 
-// That all have received what they were to.
+// Agrees that all ranks have received their blocks.
 Status ExchangeBase::Impl::agree_on_end() {
   std::uint64_t trouble = corrupt.load(std::memory_order_acquire) ? 1 : is_short() ? kShortage : 0;
   Status status = job.all_reduce(&trouble, 1, kAdd);
   return status ? trouble_status(trouble) : status;
 }
 
-// Who says of whom that it sent what makes no sense, on all ranks alike.
+// Returns the same text on all ranks: which rank has closed a lane of which.
 Status ExchangeBase::Impl::name_corrupt() {
   const int mine = corrupt.load(std::memory_order_acquire)
                        ? corrupt_peer.load(std::memory_order_relaxed) + 2
@@ -144,15 +144,16 @@ Status ExchangeBase::Impl::name_corrupt() {
   return {Code::corrupt, text.empty() ? "a lane between two ranks was closed" : text};
 }
 
-// What thread 0 agrees on with other ranks, after the first look at the counts.
-// others_drain: they receive until they have all, and ring; else they are to ring for each block.
+// Ends the phase with the other ranks, in thread 0, after the first agreement on counts.
+// others_drain: the other threads receive until the counts are complete, and ring; otherwise they
+// ring for each block.
 Status ExchangeBase::Impl::end_phase(const Background& drain, Status status, bool all,
                                      bool others_drain) {
   std::vector<int> lost;
   for (;;) {
     if (status && !all) {
       others_receive.store(!others_drain, std::memory_order_relaxed);
-      // What there was no memory for is tried once more in any case.
+      // Messages without memory are tried once more in any case.
       if (is_short()) drain.work(drain.argument);
       receive_until(*this, 0, drain, [&] {
         return is_complete() || corrupt.load(std::memory_order_acquire) || is_short() ||
@@ -162,36 +163,35 @@ Status ExchangeBase::Impl::end_phase(const Background& drain, Status status, boo
       status = agree_on_end();
     }
     if (!(status == Code::peer_lost)) break;
-    // The phase ends all the same, among those that live. What they wait for now, the others have
-    // not been told.
+    // The live ranks end the phase nevertheless. The other threads do not know the new counts.
     others_drain = false;
     lost.insert(lost.end(), job.agreement->lost().begin(), job.agreement->lost().end());
     status = agree_on_counts(all);
   }
   if (status == Code::corrupt) return name_corrupt();
-  if (status == Code::no_memory && !lost.empty()) job.agreement->tell_later(std::move(lost));
+  if (status == Code::no_memory && !lost.empty()) job.agreement->report_later(std::move(lost));
   if (status && !lost.empty()) return {Code::peer_lost, job.agreement->name(lost)};
   return status;
 }
 
-// thread: null if the caller alone ends the phase and others receive.
+// thread: null if the caller alone ends the phase and other threads receive.
 Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   const trace::Span span("quiesce");
   const int number = thread != nullptr ? thread->number : 0;
   const int num = thread != nullptr ? num_threads : 1;
   const bool leads = number == 0;
-  // Every meeting of the rank's threads moves `step` by one.
+  // Every meeting of the rank's threads advances `step` by one.
   const std::uint32_t begin = step.load(std::memory_order_acquire);
-  if (thread != nullptr) (void)flush(*thread);  // who is lost, or has no memory, shows below
+  if (thread != nullptr) (void)flush(*thread);  // losses and shortages are detected below
   num_arrived.fetch_add(1, std::memory_order_acq_rel);
 
   const auto until = [&](auto&& done) { receive_until(*this, number, drain, done); };
   const auto advance = [&] {
-    // release: what this thread decided; pairs with the acquires of the others.
+    // release: this thread's decisions; pairs with the acquires of the others.
     step.fetch_add(1, std::memory_order_release);
     for (int t = 1; t < num; ++t) ring_doorbell(local.sleeping(t));
   };
-  // What a rank that is lost had sent is received before the phase is over.
+  // Blocks of a lost rank are received before the phase is over.
   const auto drain_lost = [&] {
     drain.work(drain.argument);
     if (thread != nullptr) drop_lanes_of_lost(*thread);
@@ -217,7 +217,7 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
     Waiter waiter(*this, 0);
     while (num_finished.load(std::memory_order_acquire) != 0) waiter.pause();
     some_left_out = false;
-    // After `corrupt` nobody can say what belongs to which; `no_memory` ends no phase.
+    // After `corrupt` the counts are unusable; `no_memory` ends no phase.
     if (!(result == Code::corrupt) && !(result == Code::no_memory))
       phase.fetch_add(1, std::memory_order_relaxed);
     advance();
@@ -226,12 +226,12 @@ Status ExchangeBase::Impl::quiesce(Thread* thread, const Background& drain) {
   ring_doorbell(local.sleeping(0));
   until([&] { return step.load(std::memory_order_acquire) != begin; });
   if (receive_more) {
-    // Until this rank has all, if nothing changes that.
+    // Until this rank has all blocks, or an error.
     until([&] {
       return is_complete() || corrupt.load(std::memory_order_acquire) || is_short() ||
              engine.num_lost() != known_lost;
     });
-    // The last block may have been what the leader waits for.
+    // The leader may wait for the last block.
     ring_doorbell(local.sleeping(0));
   }
   until([&] { return step.load(std::memory_order_acquire) == begin + 2; });

@@ -1,4 +1,4 @@
-// The datapath of receiving: the next block for a thread, from what was set aside, from a ring, or
+// The datapath of receiving: the next block of a thread, from the blocks set aside, from a ring, or
 // from its sender's memory.
 #include <algorithm>
 #include <cstring>
@@ -12,8 +12,8 @@
 
 namespace weft::transport {
 namespace {
-// How many calls that find nothing go by between two looks for lost peers.
-constexpr unsigned kIdlePerLook = 4096;
+// Unsuccessful calls between two checks for lost peers.
+constexpr unsigned kIdlePerCheck = 4096;
 }  // namespace
 
 void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexcept {
@@ -22,7 +22,7 @@ void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexce
   end_shortage(in.shortage);
   in.lane.close();
   log_line(LogLevel::error, job.members->rank(),
-           "{} sent bytes that make no sense ({}): its lane to thread {} is closed",
+           "{} sent invalid data ({}): its lane to thread {} is closed",
            job.members->describe(in.peer), what, thread.number);
   note_corrupt(in.peer);
 }
@@ -31,41 +31,41 @@ void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
   const std::uint64_t now = now_ns();
   if (shortage.since_ns == 0) shortage.since_ns = now;
   const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
-  if (shortage.is_told || now - shortage.since_ns <= limit) return;
-  shortage.is_told = true;
+  if (shortage.is_reported || now - shortage.since_ns <= limit) return;
+  shortage.is_reported = true;
   num_shortages.fetch_add(1, std::memory_order_release);
   (void)or_no_memory([&] {
     log_line(LogLevel::warn, job.members->rank(),
-             "messages{} wait: there is no memory to receive them (see ulimit -n and -v)",
+             "no memory to receive messages{}: retrying (see ulimit -n and -v)",
              peer >= 0 ? " of " + job.members->describe(peer) : "");
   });
 }
 
 void ExchangeBase::Impl::end_shortage(Shortage& shortage) noexcept {
-  if (shortage.is_told) num_shortages.fetch_sub(1, std::memory_order_relaxed);
+  if (shortage.is_reported) num_shortages.fetch_sub(1, std::memory_order_relaxed);
   shortage = {};
 }
 
 void ExchangeBase::Impl::note_corrupt(int peer) noexcept {
   int none = -1;
   corrupt_peer.compare_exchange_strong(none, peer, std::memory_order_relaxed);
-  // release: pairs with the acquires of who tells.
+  // release: pairs with the acquires of its readers.
   corrupt.store(true, std::memory_order_release);
 }
 
-// no_memory: there are more lanes, for which there is none now.
+// no_memory: not enough memory for the next lane now.
 Code ExchangeBase::Impl::accept_all(Lanes& lanes) {
   for (;;) {
     int peer = -1;
     int channel = 0;
     ReceiveMemory memory;
-    // What a lane needs here comes first, as it is accepted once.
+    // All memory for a lane is allocated first, as it is accepted only once.
     for (auto& thread : threads) make_room(thread->arrived);
     auto in = std::make_unique<In>();
     if (Status status = lanes.accept(client, peer, channel, memory); !status) {
       if (status == Code::no_memory) {
         if (accept_shortage.since_ns == 0)
-          log_line(LogLevel::warn, job.members->rank(), "a lane of {} has to wait: {}",
+          log_line(LogLevel::warn, job.members->rank(), "a lane of {} is delayed: {}",
                    job.members->describe(peer), status.text());
         return Code::no_memory;
       }
@@ -94,7 +94,7 @@ Code ExchangeBase::Impl::accept_all(Lanes& lanes) {
                   {peer, job.members->member(peer).host});
     engine.watch(peer);
     threads[static_cast<std::size_t>(reader)]->arrived.push_back(std::move(in));
-    // Its thread may sleep, and the sender rang before the lane was there.
+    // Its thread may sleep, and the sender rang before the lane was accepted.
     ring_doorbell(local.sleeping(reader));
   }
 }
@@ -148,8 +148,8 @@ void ExchangeBase::Impl::take_arrivals(Thread& thread) noexcept {
       thread.live.push_back(static_cast<In*>(next->reader));
 }
 
-// The lane's next entry, if it may be received now.
-bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
+// Returns the lane's next entry if it may be received now.
+bool ExchangeBase::Impl::peek_block(Thread& thread, In& in, Entry& entry) noexcept {
   if (in.broken) [[unlikely]]
     return false;
   if (!in.lane.peek(entry)) {
@@ -161,9 +161,9 @@ bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
   }
   const std::uint32_t now = phase.load(std::memory_order_relaxed);
   if (entry.immediate != make_immediate(now, message_bytes)) [[unlikely]] {
-    // One phase ahead: this rank has not heard yet that the phase is over.
+    // One phase ahead: the end of the phase has not reached this rank yet.
     if (entry.immediate == make_immediate(now + 1, message_bytes)) return dropping;
-    // What it had sent in a phase that was ended without it.
+    // Sent in a phase that was ended without this peer.
     if (is_out[static_cast<std::size_t>(in.peer)].load(std::memory_order_relaxed)) {
       in.broken = true;
       return false;
@@ -174,7 +174,7 @@ bool ExchangeBase::Impl::look(Thread& thread, In& in, Entry& entry) noexcept {
   return true;
 }
 
-// Makes the entry the block that is received. False: there is nothing in it to receive.
+// Makes the entry the current block. False: the entry is invalid.
 bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
                               std::uint32_t length) noexcept {
   if (kind == kBlock && length > 0 && (message_bytes == 0 || length % message_bytes == 0))
@@ -186,32 +186,31 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
     block.source = in.peer;
     return true;
   }
-  if (kind != kAnnounce || length != sizeof(Announcement)) {
+  if (kind != kRts || length != sizeof(Rts)) {
     broken(thread, in, "the kind or the length of a block");
     return false;
   }
   return true;
 }
 
-// Reads an announced block, in place where its memory can be mapped. no_memory: this process is
-// short of what it takes, and is to try again; another error: the block will not be received.
-Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& announcement) noexcept {
-  if (announcement.bytes == 0 || announcement.bytes > kMaxBlockBytes ||
-      (message_bytes != 0 && announcement.bytes % message_bytes != 0)) {
-    broken(thread, in, "an announcement");
+// Reads the block of an RTS, in place if its memory can be mapped. no_memory: try again later;
+// another error: the block will not be received.
+Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Rts& rts) noexcept {
+  if (rts.bytes == 0 || rts.bytes > kMaxBlockBytes ||
+      (message_bytes != 0 && rts.bytes % message_bytes != 0)) {
+    broken(thread, in, "the length in an RTS");
     return Code::corrupt;
   }
-  RemoteMemory memory{
-      announcement.address, sizeof(StagingHead) + announcement.bytes, {}, in.peer, 0, 0};
-  memory.keys[job.way(in.peer).key] = {announcement.region, announcement.key};
+  RemoteMemory memory{rts.address, sizeof(StagingHead) + rts.bytes, {}, in.peer, 0, 0};
+  memory.keys[job.route(in.peer).key] = {rts.region, rts.key};
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   Code code = Code::ok;
   thread.in = &in;
-  thread.remote = job.memory_on_way(memory);
+  thread.remote = job.memory_on_route(memory);
   thread.remote_mapped = nullptr;
   const std::byte* data = nullptr;
   if (in.lanes->is_mapped()) {
-    // Staging is allocated, so it can be mapped: what can not be is not staging.
+    // Staging memory is allocated, so it can be mapped; other memory is invalid here.
     if (ThreadState* state = job.find_thread(thread.number))
       thread.remote_mapped = state->mappings.find(*job.local, memory, code);
     else
@@ -219,17 +218,17 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
     if (thread.remote_mapped != nullptr) data = thread.remote_mapped + sizeof(StagingHead);
   } else {
     code = or_no_memory([&] {
-      thread.fetched.resize(sizeof(StagingHead) + announcement.bytes);
+      thread.fetched.resize(sizeof(StagingHead) + rts.bytes);
       return in.lanes->get(in.peer, thread.remote, 0, thread.fetched.data(), thread.fetched.size());
     });
     if (code == Code::ok) data = thread.fetched.data() + sizeof(StagingHead);
   }
-  // Where its memory begins is the sender's word, and messages are read as values of their type.
+  // The sender's address is not trusted, and messages are read as values of their type.
   if (reinterpret_cast<std::uintptr_t>(data) % detail::kBlockAlign != 0) data = nullptr;
   if (data == nullptr) {
     if (dropping) return Code::cancelled;
     if (code == Code::peer_lost || is_lost(in.peer)) {
-      in.broken = true;  // what it sent behind this must not be received without it
+      in.broken = true;  // later messages must not be received without this block
       end_shortage(in.shortage);
       return Code::peer_lost;
     }
@@ -237,13 +236,13 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Announcement& annou
       note_shortage(in.shortage, in.peer);
       return code;
     }
-    broken(thread, in, "the memory of an announced block");
+    broken(thread, in, "the memory in an RTS");
     return Code::corrupt;
   }
   end_shortage(in.shortage);
-  in.lane.stats.row().add(stats::Counter::copied_bytes, announcement.bytes);
+  in.lane.stats.row().add(stats::Counter::copied_bytes, rts.bytes);
   block.cursor = data;
-  block.end = block.cursor + announcement.bytes;
+  block.end = block.cursor + rts.bytes;
   block.source = in.peer;
   thread.from = Thread::From::remote;
   return Code::ok;
@@ -260,15 +259,15 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
       return true;
     }
     if (taken) {
-      Announcement announcement;
-      std::memcpy(&announcement, aside.data.data(), sizeof announcement);
-      const Code code = fetch(thread, in, announcement);
+      Rts rts;
+      std::memcpy(&rts, aside.data.data(), sizeof rts);
+      const Code code = fetch(thread, in, rts);
       if (code == Code::no_memory) return false;
       taken = code == Code::ok;
     }
     thread.aside.pop_front();
     if (taken) return true;
-    // What came behind it must not be received without it.
+    // Later blocks of the lane must not be received without it.
     std::erase_if(thread.aside, [&in](const Aside& behind) { return behind.in == &in; });
   }
   take_arrivals(thread);
@@ -276,8 +275,8 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
     if (thread.turn >= thread.live.size()) thread.turn = 0;
     In& in = *thread.live[thread.turn++];
     Entry entry;
-    if (!look(thread, in, entry)) {
-      if (rest(thread, thread.turn - 1)) --thread.turn;
+    if (!peek_block(thread, in, entry)) {
+      if (leave_if_idle(thread, thread.turn - 1)) --thread.turn;
       continue;
     }
     if (!take(thread, in, entry.kind, entry.data, entry.length)) continue;
@@ -286,18 +285,18 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
       thread.entry_length = entry.length;
       return true;
     }
-    Announcement announcement;
-    std::memcpy(&announcement, entry.data, sizeof announcement);
-    const Code code = fetch(thread, in, announcement);
-    if (code == Code::no_memory) continue;  // it stays where it is
+    Rts rts;
+    std::memcpy(&rts, entry.data, sizeof rts);
+    const Code code = fetch(thread, in, rts);
+    if (code == Code::no_memory) continue;  // the entry stays in the ring
     in.lane.ring.pop(entry.length);
     in.lane.return_credit(false);
     if (code == Code::ok) return true;
-    thread.drops = false;  // drop_all() tells its sender that it is read
+    thread.drops = false;  // so that drop_all() returns the credit
   }
   accept(thread);
   if (has_remote) job.poll_remote();
-  if (++thread.num_idle % kIdlePerLook == 0) engine.look_for_lost();
+  if (++thread.num_idle % kIdlePerCheck == 0) engine.check_for_lost();
   return false;
 }
 
@@ -312,20 +311,20 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
       break;
     case Thread::From::remote: {
       if (thread.remote_mapped != nullptr) {
-        std::atomic_ref done(reinterpret_cast<StagingHead*>(thread.remote_mapped)->done);
-        // release: we are done with the block; pairs with the acquire in StagingPool::collect.
-        done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        std::atomic_ref fin(reinterpret_cast<StagingHead*>(thread.remote_mapped)->fin);
+        // release: all reads of the block; pairs with the acquire in StagingPool::collect.
+        fin.store(fin.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       } else {
         Lanes& lanes = *thread.in->lanes;
         StagingHead head;
         std::memcpy(&head, thread.fetched.data(), sizeof head);
-        const std::uint64_t done = head.done + 1;
+        const std::uint64_t fin = head.fin + 1;
         std::uint64_t before = 0;
-        Code code = lanes.put_once(thread.in->peer, thread.remote, 0, &done, sizeof done);
-        // Where a link broke it may have been done, and the memory be another block's by now. After
-        // another error the peer is lost, which whoever waits for it will be told.
+        Code code = lanes.put_once(thread.in->peer, thread.remote, 0, &fin, sizeof fin);
+        // If the link broke, the put may be done, and the memory be reused for another block. After
+        // another error the peer is lost, which waits for it report.
         while (code == Code::outcome_unknown)
-          code = lanes.cas(thread.in->peer, thread.remote, 0, head.done, done, before);
+          code = lanes.cas(thread.in->peer, thread.remote, 0, head.fin, fin, before);
       }
       ring_doorbell(*thread.in->lane.sleeping);
       break;
@@ -339,17 +338,17 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
   block.cursor = block.end = nullptr;
   auto& from = thread.received_from[static_cast<std::size_t>(thread.in->peer)];
   from.store(from.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // release: what was done with the messages, before whoever ends the phase goes on.
+  // release: the program's use of the messages, before the thread that ends the phase continues.
   thread.received.store(thread.received.load(std::memory_order_relaxed) + 1,
                         std::memory_order_release);
-  // Ordered behind that by the compiler, and by the heavy fence of who waits, as in
-  // ring_doorbell().
+  // The read below is ordered after that by the compiler, and by the heavy fence of the waiting
+  // thread, as in ring_doorbell().
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (others_receive.load(std::memory_order_relaxed)) [[unlikely]]
     ring_doorbell(local.sleeping(0));
 }
 
-// At the end, again and again: nothing is received any more, and nobody shall wait for that.
+// Called repeatedly while the exchange closes: drops all messages and returns all credit.
 void ExchangeBase::Impl::drop_all() noexcept {
   for (auto& thread : threads) {
     detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread->number)];
@@ -358,7 +357,7 @@ void ExchangeBase::Impl::drop_all() noexcept {
     if (thread->from != Thread::From::nowhere) finish_block(*thread);
     for (; next_block(*thread); dropped = true) finish_block(*thread);
     if (!dropped) continue;
-    // Senders wait until they know all of it read.
+    // Senders wait until all their data are read.
     for (auto& in : thread->ins) {
       if (in->lane.remote == nullptr || in->broken) continue;
       in->lane.return_credit(false);

@@ -32,26 +32,26 @@ std::byte* MappingCache::map(HostLanes& lanes, MappedMemory& entry, const Remote
 
 namespace {
 
-// Memory that is mapped outlives its owner, so somebody must look whether it still lives: often
-// enough to see it within 100 ms, seldom enough to cost nothing.
-constexpr unsigned kCallsPerLook = 256;
+// Mapped memory outlives its owner, so accesses check whether it is alive: often enough to detect
+// its end within 100 ms, seldom enough to cost nothing.
+constexpr unsigned kCallsPerCheck = 256;
 
-// The first checks of every access. What remains is the owner's to say.
+// The checks of every access that need no knowledge of the owner.
 Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t bytes) noexcept {
   if (!job.has_rank(memory.owner) || bytes > memory.bytes || !Job::Impl::is_thread(thread))
     return Code::bad_argument;
-  const Job::Impl::Way& way = job.way(memory.owner);
-  if (way.lanes == nullptr) return Code::unsupported;
-  const auto& key = memory.keys[way.key];
-  if (key.region == 0 && (way.key == 0 || key.extra == 0)) return Code::bad_argument;
+  const Job::Impl::Route& route = job.route(memory.owner);
+  if (route.lanes == nullptr) return Code::unsupported;
+  const auto& key = memory.keys[route.key];
+  if (key.region == 0 && (route.key == 0 || key.extra == 0)) return Code::bad_argument;
   ThreadState* const state = job.find_thread(thread);
   if (state == nullptr) return Code::no_memory;
-  if (++state->num_calls % kCallsPerLook == 0) job.engine->look_for_lost();
+  if (++state->num_calls % kCallsPerCheck == 0) job.engine->check_for_lost();
   return job.engine->num_lost() == 0 || job.engine->is_alive(memory.owner) ? Code::ok
                                                                            : Code::peer_lost;
 }
 
-// Short copies are worth a mapping; long ones are the fabric's, which knows how to move them.
+// Short copies use a mapping; long ones the fabric's own method.
 constexpr std::size_t kMappedCopyBytes = 64 * 1024;
 
 }  // namespace
@@ -63,7 +63,7 @@ Code move(Job::Impl& impl, int thread, const RemoteMemory& there, void* here,
           std::size_t bytes) noexcept {
   Code code = check(impl, thread, there, bytes);
   if (code != Code::ok || bytes == 0) return code;
-  Lanes& lanes = *impl.way(there.owner).lanes;
+  Lanes& lanes = *impl.route(there.owner).lanes;
   if (bytes <= kMappedCopyBytes && lanes.is_mapped()) {
     MappingCache& mappings = impl.thread(thread).mappings;
     if (std::byte* data = mappings.find(*impl.local, there, code)) {
@@ -73,7 +73,7 @@ Code move(Job::Impl& impl, int thread, const RemoteMemory& there, void* here,
     }
     if (code != Code::unsupported) return code;
   }
-  const MemoryName name = impl.memory_on_way(there);
+  const MemoryName name = impl.memory_on_route(there);
   return kWrite ? lanes.put(there.owner, name, 0, here, bytes)
                 : lanes.get(there.owner, name, 0, here, bytes);
 }
@@ -92,10 +92,10 @@ Code Job::write_there(int thread, const RemoteMemory& to, const void* from,
 
 namespace {
 
-// The token of a transfer that there was no memory for.
+// The token of a transfer that failed for want of memory.
 constexpr Token kNoMemory{~0u, 0};
 
-// A free place for the outcome of a transfer. Null: no memory.
+// Returns a free slot for the outcome of a transfer. Null: no memory.
 Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
   token = Job::Impl::is_thread(thread) ? kNoMemory : Token{};
   ThreadState* const found = job.find_thread(thread);
@@ -103,7 +103,7 @@ Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
   ThreadState& state = *found;
   if (state.free_slots.empty()) {
     const Code code = or_no_memory([&] {
-      // So that giving places back takes no memory.
+      // So that freeing a slot does not allocate.
       state.free_slots.reserve(std::bit_ceil(state.transfers.size() + 1));
       state.transfers.emplace_back();
     });
@@ -118,12 +118,12 @@ Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
   return &slot.completion;
 }
 
-// What there is to tell of a token that no transfer has.
+// The result for a token that no transfer has.
 Code code_of_none(Token token) noexcept {
   return token.slot == kNoMemory.slot && token.use == 0 ? Code::no_memory : Code::bad_argument;
 }
 
-// Null: no token of this thread, or used up.
+// Returns null if the token is another thread's, or used up.
 TransferSlot* find_slot(ThreadState& state, Token token) noexcept {
   if (token.slot >= state.transfers.size()) return nullptr;
   TransferSlot& slot = state.transfers[token.slot];
@@ -145,9 +145,9 @@ Token start(Job::Impl& impl, int thread, Access access, const RemoteMemory& ther
   if (code != Code::ok || bytes == 0)
     completion->set(code);
   else
-    impl.way(there.owner)
-        .lanes->begin(there.owner, access, impl.memory_on_way(there), 0, here, bytes, 0, 0, nullptr,
-                      *completion);
+    impl.route(there.owner)
+        .lanes->begin(there.owner, access, impl.memory_on_route(there), 0, here, bytes, 0, 0,
+                      nullptr, *completion);
   return token;
 }
 
@@ -184,11 +184,11 @@ Code Job::wait(int thread, Token token) noexcept {
 
 namespace {
 
-// The word of a checked access where it is mapped here, or null with the reason; unsupported: the
-// fabric's own atomic operation has to do it.
+// Returns the word of a checked access if it can be mapped, or null with the reason; unsupported:
+// use the fabric's atomic operation.
 std::uint64_t* mapped_word(Job::Impl& impl, int thread, const RemoteMemory& word,
                            Code& code) noexcept {
-  if (!impl.way(word.owner).lanes->is_mapped()) {
+  if (!impl.route(word.owner).lanes->is_mapped()) {
     code = Code::unsupported;
     return nullptr;
   }
@@ -210,8 +210,8 @@ Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compa
     std::atomic_ref(*there).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
   else if (fetched.code == Code::unsupported)
     fetched.code =
-        impl.way(word.owner)
-            .lanes->cas(word.owner, impl.memory_on_way(word), 0, compare, swap, fetched.value);
+        impl.route(word.owner)
+            .lanes->cas(word.owner, impl.memory_on_route(word), 0, compare, swap, fetched.value);
   return fetched;
 }
 
@@ -224,8 +224,8 @@ Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t
     fetched.value = std::atomic_ref(*there).fetch_add(value, std::memory_order_seq_cst);
   else if (fetched.code == Code::unsupported)
     fetched.code =
-        impl.way(word.owner)
-            .lanes->fetch_add(word.owner, impl.memory_on_way(word), 0, value, fetched.value);
+        impl.route(word.owner)
+            .lanes->fetch_add(word.owner, impl.memory_on_route(word), 0, value, fetched.value);
   return fetched;
 }
 

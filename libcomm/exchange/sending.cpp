@@ -1,4 +1,4 @@
-// The datapath of sending: blocks go into rings, or are announced and wait to be read.
+// The datapath of sending: blocks are written into rings, or staged for the receiver, with an RTS.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 
 namespace weft::transport {
 
-// Nothing goes there any more. why: peer_lost, or corrupt: its reader has closed the lane.
+// Ends a destination for good. why: peer_lost, or corrupt: its reader has closed the lane.
 Code ExchangeBase::Impl::end(Thread& thread, Out& out, Code why) noexcept {
   out.ended = why;
   thread.staging.forget(out.peer, why == Code::peer_lost);
@@ -19,7 +19,7 @@ Code ExchangeBase::Impl::end(Thread& thread, Out& out, Code why) noexcept {
   return why;
 }
 
-// To be called when Engine::num_lost has changed: asking for a peer takes a lock.
+// Called only when Engine::num_lost has changed, as is_lost() may take a lock.
 void ExchangeBase::Impl::end_lost(Thread& thread) noexcept {
   thread.num_lost = engine.num_lost();
   for (Out& out : thread.outs)
@@ -60,7 +60,7 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out, bool waits) noexcept 
     log_line(LogLevel::info, job.members->rank(), "cannot connect to {}: {}",
              job.members->describe(out.peer), status.text());
     if (code == Code::no_memory) return code;
-    engine.lose(out.peer);  // as where the engine itself cannot connect
+    engine.lose(out.peer);  // as when the engine itself cannot connect
     return end(thread, out, Code::peer_lost);
   }
   code = or_no_memory([&] {
@@ -85,13 +85,13 @@ Code ExchangeBase::Impl::take_staging(Thread& thread, Out& out, std::size_t byte
   });
 }
 
-// After it the block has room for at least one message, or for bytes. The first block does not wait
-// for the lane, which is needed only when the block goes: so a thread that fills blocks for many
-// destinations opens all these lanes in the time of one.
+// Makes room for at least one message, or for bytes. The first block does not wait for the lane,
+// which is needed only when the block is sent: a thread that fills blocks for many destinations
+// opens all these lanes in the time of one.
 Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
   Out& out = thread.outs[static_cast<std::size_t>(destination)];
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
-  Code opened = send_block(thread, destination);  // one that had to stay, see send_full
+  Code opened = send_block(thread, destination);  // a block that send_full() has kept
   if (opened == Code::ok) opened = connect(thread, out, false);
   if (opened != Code::ok && opened != Code::again) return opened;
   if (block_bytes >= settings.rendezvous_bytes) {
@@ -123,7 +123,7 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   if (out.ended != Code::ok) [[unlikely]]
     return end(thread, out, out.ended);
   if (out.staging.head != nullptr) {
-    const Code code = announce(thread, out, out.staging, bytes);
+    const Code code = send_rts(thread, out, out.staging, bytes);
     if (code != Code::ok) return code;
     out.staging = {};
     block = {};
@@ -134,17 +134,16 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   return code;
 }
 
-// A block that the last message has filled. Where the receiver has no memory for the lane it stays,
-// with that message, and the next call for it sends it or tells.
+// Sends a block that the last message has filled. If the receiver has no memory for the lane, the
+// block is kept, and the next call for this destination sends it or returns the error.
 Code ExchangeBase::Impl::send_full(Thread& thread, int destination) noexcept {
   const Code code = send_block(thread, destination);
   return code == Code::no_memory ? Code::ok : code;
 }
 
-// Writes a block into the ring.
 Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* data,
                                    std::size_t bytes) noexcept {
-  // relaxed: phases end with all threads at rest.
+  // relaxed: no thread sends while the phase changes.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const bool past_cache = bytes >= out.past_cache_bytes;
@@ -158,48 +157,47 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
   return Code::ok;
 }
 
-// After a block has gone. A ring has room for long, and who only sends into it looks for nothing
-// else, so here is a look for lost peers: behind the block, whose receiver may wait for it.
+// Counts a block that was sent. A thread that only sends into a ring with room polls nothing else,
+// so it checks for lost peers here: after the block, for which the receiver may wait.
 void ExchangeBase::Impl::count_sent(Thread& thread, const Out& out) noexcept {
   auto& sent = thread.sent[static_cast<std::size_t>(out.peer)];
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // In a stream of blocks three of four do without even the clock.
+  // In a stream of blocks only every fourth reads the clock.
   if (thread.num_unclocked > 0) {
     --thread.num_unclocked;
     return;
   }
   constexpr std::uint64_t kPeriodNs = 20'000'000;
   const std::uint64_t now = coarse_now_ns();
-  if (now - thread.looked_ns < kPeriodNs) [[likely]] {
+  if (now - thread.checked_ns < kPeriodNs) [[likely]] {
     thread.num_unclocked = 3;
     return;
   }
-  thread.looked_ns = now;
-  engine.look_for_lost();
+  thread.checked_ns = now;
+  engine.check_for_lost();
 }
 
-// rest: what is still to be sent, afterwards what was not taken.
 Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
-                                  std::span<const std::byte>& rest) noexcept {
+                                  std::span<const std::byte>& remaining) noexcept {
   Out& out = thread.outs[static_cast<std::size_t>(destination)];
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
-  while (!rest.empty()) {
-    if (block.cursor == block.begin && rest.size() >= block_bytes &&
+  while (!remaining.empty()) {
+    if (block.cursor == block.begin && remaining.size() >= block_bytes &&
         block_bytes < settings.rendezvous_bytes) {
       Code code = connect(thread, out);
-      if (code == Code::ok) code = put_block(thread, out, rest.data(), block_bytes);
+      if (code == Code::ok) code = put_block(thread, out, remaining.data(), block_bytes);
       if (code != Code::ok) return code;
-      rest = rest.subspan(block_bytes);
+      remaining = remaining.subspan(block_bytes);
       continue;
     }
     if (block.cursor == block.end) {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
     }
     const std::size_t fits =
-        std::min(rest.size(), static_cast<std::size_t>(block.end - block.cursor));
-    std::memcpy(block.cursor, rest.data(), fits);
+        std::min(remaining.size(), static_cast<std::size_t>(block.end - block.cursor));
+    std::memcpy(block.cursor, remaining.data(), fits);
     block.cursor += fits;
-    rest = rest.subspan(fits);
+    remaining = remaining.subspan(fits);
     if (block.cursor == block.end) {
       if (const Code code = send_full(thread, destination); code != Code::ok) return code;
     }
@@ -207,20 +205,18 @@ Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
   return Code::ok;
 }
 
-Code ExchangeBase::Impl::announce(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
+Code ExchangeBase::Impl::send_rts(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
                                   std::size_t bytes) {
-  const std::size_t index = job.way(out.peer).key;
+  const std::size_t index = job.route(out.peer).key;
   const auto& key = buffer.memory.keys[index];
-  const Announcement announcement{Job::Impl::address_for(buffer.memory, index), bytes, key.region,
-                                  key.extra};
+  const Rts rts{Job::Impl::address_for(buffer.memory, index), bytes, key.region, key.extra};
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const Code code = until_room(thread, out, [&] {
-    return out.lane.send(kAnnounce, immediate, &announcement, sizeof announcement) ? Code::ok
-                                                                                   : Code::again;
+    return out.lane.send(kRts, immediate, &rts, sizeof rts) ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
-  thread.staging.lend(buffer, out.peer);
+  thread.staging.pin(buffer, out.peer);
   count_sent(thread, out);
   return Code::ok;
 }
@@ -234,7 +230,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
   const auto length = static_cast<std::uint32_t>(message.size());
   const std::size_t bytes = (sizeof length + message.size() + 3) & ~std::size_t{3};
   const auto put = [&](std::byte* to, bool past) {
-    // The padding goes first: it may be all there is.
+    // The padding is written first, as it overlaps the length of an empty message.
     std::memset(to + bytes - sizeof length, 0, sizeof length);
     if (length > 0) {
       if (past)
@@ -259,7 +255,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     if (code != Code::ok) return code;
     // Another core read these lines last, and taking each of them back costs more than memory.
     put(buffer.data(), true);
-    code = announce(thread, out, buffer, bytes);
+    code = send_rts(thread, out, buffer, bytes);
     if (code != Code::ok) thread.staging.give_back(buffer);
     return code;
   }
@@ -286,20 +282,20 @@ Code ExchangeBase::Impl::flush(Thread& thread) noexcept {
     has_unsent = has_unsent || code == Code::no_memory;
     if (first == Code::ok) first = code;
   }
-  // relaxed: who ends a phase is ordered behind it.
+  // relaxed: the meeting of the threads in quiesce() orders it.
   thread.has_unsent.store(has_unsent, std::memory_order_relaxed);
   return first;
 }
 
-// Takes what has come for the thread out of the rings, so that its senders get on while it waits
-// for room itself. It is received in its turn.
+// Takes the thread's blocks out of the rings, so that its senders can continue while it waits for
+// room itself. They are received later, in order.
 void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
   accept(thread);
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   if (thread.from == Thread::From::ring) {
-    if (block.held) return;  // lent to the program, and all behind it has to wait
+    if (block.held) return;  // the program uses it, so all behind it has to wait
     if (or_no_memory([&] { thread.kept.assign(block.cursor, block.end); }) != Code::ok)
-      return;  // all of it stays in the rings
+      return;  // the blocks stay in the rings
     block.cursor = thread.kept.data();
     block.end = block.cursor + thread.kept.size();
     thread.from = Thread::From::kept;
@@ -310,7 +306,7 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
   for (std::size_t i = thread.live.size(); i-- > 0;) {
     In* in = thread.live[i];
     Entry entry;
-    while (look(thread, *in, entry)) {
+    while (peek_block(thread, *in, entry)) {
       if (or_no_memory([&] {
             thread.aside.push_back({in, entry.kind, {entry.data, entry.data + entry.length}});
           }) != Code::ok)
@@ -318,7 +314,7 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
       in->lane.ring.pop(entry.length);
       in->lane.return_credit(false);
     }
-    rest(thread, i);
+    leave_if_idle(thread, i);
   }
 }
 
@@ -336,12 +332,12 @@ Code ExchangeBase::send_large(int thread, int destination,
 }
 Code ExchangeBase::send_run(int thread, int destination, std::span<const std::byte> messages,
                             std::size_t message_bytes, std::size_t* num_taken) noexcept {
-  std::span<const std::byte> rest = messages;
-  const Code code =
-      static_cast<unsigned>(destination) < static_cast<unsigned>(num_destinations_)
-          ? impl_->send_run(*impl_->threads[static_cast<std::size_t>(thread)], destination, rest)
-          : Code::bad_argument;
-  if (num_taken != nullptr) *num_taken = (messages.size() - rest.size()) / message_bytes;
+  std::span<const std::byte> remaining = messages;
+  const Code code = static_cast<unsigned>(destination) < static_cast<unsigned>(num_destinations_)
+                        ? impl_->send_run(*impl_->threads[static_cast<std::size_t>(thread)],
+                                          destination, remaining)
+                        : Code::bad_argument;
+  if (num_taken != nullptr) *num_taken = (messages.size() - remaining.size()) / message_bytes;
   return code;
 }
 Code ExchangeBase::flushSend(int thread) noexcept {

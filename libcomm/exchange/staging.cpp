@@ -8,7 +8,7 @@
 
 namespace weft::transport {
 namespace {
-// What small buffers are cut from: a region costs a descriptor.
+// The allocation that small buffers are cut from, as each region costs a descriptor.
 constexpr std::size_t kSlabBytes = std::size_t{1} << 20;
 }  // namespace
 
@@ -22,7 +22,7 @@ Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
   const int size_class = std::max(kMinClass, static_cast<int>(std::bit_width(whole - 1)));
   if (size_class > kMaxClass) return Code::bad_argument;
   auto& free = free_[static_cast<std::size_t>(size_class - kMinClass)];
-  // Even where some are free: what was just read is warm in the caches.
+  // Even if some are free, as a buffer that was just read is warm in the caches.
   collect();
   if (free.empty()) {
     if (const Code code = grow(size_class); code != Code::ok) return code;
@@ -30,27 +30,27 @@ Code StagingPool::take(std::size_t bytes, Buffer& buffer) {
   buffer = free.back();
   free.pop_back();
   buffer.use = last_use_ += 2;
-  // relaxed: the block is announced later; a swap that came twice may still look at the word.
-  std::atomic_ref(buffer.head->done).store(buffer.use, std::memory_order_relaxed);
+  // relaxed: the RTS follows later. Atomic, as a repeated compare-and-swap may still read the word.
+  std::atomic_ref(buffer.head->fin).store(buffer.use, std::memory_order_relaxed);
   return Code::ok;
 }
 
 Code StagingPool::grow(int size_class) {
   const std::size_t each = std::size_t{1} << size_class;
   const std::size_t slab = std::max(each, kSlabBytes);
-  // What a single message needs is given, whatever the limit.
-  if (allocated_ + slab > limit_ && !lent_.empty()) return Code::again;
-  // All that is needed to keep the slab comes first.
+  // The limit does not apply to a single message.
+  if (allocated_ + slab > limit_ && !pinned_.empty()) return Code::again;
+  // All bookkeeping memory is allocated before the slab.
   const std::size_t num_new = slab / each;
   std::size_t& num_made = num_made_[static_cast<std::size_t>(size_class - kMinClass)];
   auto& free = free_[static_cast<std::size_t>(size_class - kMinClass)];
   make_room(slabs_);
   make_room(free, num_made + num_new - free.size());
-  make_room(lent_, num_buffers_ + num_new - lent_.size());
+  make_room(pinned_, num_buffers_ + num_new - pinned_.size());
   void* address = nullptr;
   RemoteMemory memory;
   if (Status status = job_->allocate(slab, address, memory); !status)
-    return lent_.empty() ? status.code() : Code::again;
+    return pinned_.empty() ? status.code() : Code::again;
   slabs_.push_back(address);
   allocated_ += slab;
   num_made += num_new;
@@ -68,9 +68,9 @@ Code StagingPool::grow(int size_class) {
 }
 
 void StagingPool::collect() {
-  std::erase_if(lent_, [this](const Buffer& buffer) {
-    // acquire: the reader is done with the block; pairs with its release (or its put).
-    if (std::atomic_ref(buffer.head->done).load(std::memory_order_acquire) == buffer.use)
+  std::erase_if(pinned_, [this](const Buffer& buffer) {
+    // acquire: all reads of the block; pairs with the reader's release (or its put).
+    if (std::atomic_ref(buffer.head->fin).load(std::memory_order_acquire) == buffer.use)
       return false;
     give_back(buffer);
     return true;
@@ -78,7 +78,7 @@ void StagingPool::collect() {
 }
 
 void StagingPool::forget(int peer, bool reuse) {
-  std::erase_if(lent_, [=, this](const Buffer& buffer) {
+  std::erase_if(pinned_, [=, this](const Buffer& buffer) {
     if (buffer.peer != peer) return false;
     if (reuse) give_back(buffer);
     return true;

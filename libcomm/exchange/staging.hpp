@@ -1,5 +1,5 @@
 #pragma once
-// Staging: registered memory for blocks that are read by their receiver, kept and used again, since
+// Staging: registered memory for blocks that their receiver reads, kept and reused, since
 // registering costs more than copying (rdma-object-store, section 3.4). One pool a thread.
 #include <array>
 #include <cstddef>
@@ -16,34 +16,34 @@ class StagingPool {
     StagingHead* head = nullptr;
     RemoteMemory memory;  // head and block
     int size_class = 0;
-    int peer = -1;          // who reads it
-    std::uint64_t use = 0;  // StagingHead::done, until it is read
+    int peer = -1;          // its reader
+    std::uint64_t use = 0;  // StagingHead::fin, until it is read
 
     std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(head + 1); }
   };
 
-  // limit: what the pool may allocate.
+  // limit: bytes that the pool may allocate.
   void open(Job::Impl& job, std::size_t limit) {
     job_ = &job;
     limit_ = limit;
   }
-  // Gives the memory back, also what is still being read.
+  // Frees all memory, even of pinned buffers.
   void close() noexcept;
 
-  // A buffer with room for `bytes`. again: the limit is reached, and all is being read.
-  // May throw std::bad_alloc; what follows does not.
+  // Returns a buffer with room for `bytes`. again: the limit is reached, and all buffers are
+  // pinned. May throw std::bad_alloc; the calls below do not.
   Code take(std::size_t bytes, Buffer& buffer);
-  // Not announced after all.
+  // For a buffer whose RTS was not sent.
   void give_back(const Buffer& buffer) noexcept { free_[index(buffer)].push_back(buffer); }
-  // Announced to `peer`: comes back when that has read it.
-  void lend(Buffer buffer, int peer) noexcept {
+  // For a buffer whose RTS was sent: it is free again once `peer` has read it.
+  void pin(Buffer buffer, int peer) noexcept {
     buffer.peer = peer;
-    lent_.push_back(buffer);
+    pinned_.push_back(buffer);
   }
-  // Takes back what was read.
+  // Frees the pinned buffers that were read.
   void collect();
-  // The peer will not say any more what it has read. reuse: it reads nothing either; else what it
-  // may be reading stays as it is until close().
+  // The peer sends no FIN any more. reuse: it does not read either; otherwise its buffers stay
+  // unchanged until close().
   void forget(int peer, bool reuse);
 
  private:
@@ -54,7 +54,7 @@ class StagingPool {
   }
   Code grow(int size_class);
 
-  // Buffers of each size, for which there is room in its list and in `lent_`.
+  // By size class: existing buffers, for all of which free_ and `pinned_` have capacity.
   std::array<std::size_t, kMaxClass - kMinClass + 1> num_made_{};
   std::size_t num_buffers_ = 0;
 
@@ -63,7 +63,7 @@ class StagingPool {
   std::size_t allocated_ = 0;
   std::uint64_t last_use_ = 0;
   std::array<std::vector<Buffer>, kMaxClass - kMinClass + 1> free_;  // by size class
-  std::vector<Buffer> lent_;
+  std::vector<Buffer> pinned_;
   std::vector<void*> slabs_;
 };
 

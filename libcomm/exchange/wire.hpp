@@ -1,48 +1,48 @@
 #pragma once
-// What two exchanges say to each other inside ring entries; the page is docs/design/wire.md. Every
-// field is checked by its receiver before use.
+// The messages of two exchanges inside ring entries; the page is docs/design/wire.md. The receiver
+// checks every field before use.
 #include <cstdint>
 
 namespace weft::transport {
 
 enum EntryKind : std::uint8_t {
-  kBlock = 1,     // messages one behind the other
-  kAnnounce = 2,  // Announcement: a block waits at the sender
+  kBlock = 1,  // messages, one after the other
+  kRts = 2,    // Rts: a block waits at the sender
 };
 
-// An entry's immediate: the phase it was sent in, and the size of a message (0: of any length).
+// An entry's immediate: the phase of the sender, and the size of a message (0: variable).
 constexpr std::uint64_t make_immediate(std::uint32_t phase, std::uint32_t message_bytes) noexcept {
   return std::uint64_t{phase} << 32 | message_bytes;
 }
 
 // The memory holds a StagingHead and then the block.
-struct Announcement {
+struct Rts {
   std::uint64_t address;
   std::uint64_t bytes;  // of the block
   std::uint32_t region;
   std::uint32_t key;
 };
-static_assert(sizeof(Announcement) == 24);
+static_assert(sizeof(Rts) == 24);
 
-// In front of a block that waits to be read.
+// In front of a block that an RTS names.
 struct StagingHead {
-  // Even, another number for each block; the reader adds 1 when it has read the block. Between
-  // hosts that is a put, done once; where a link broke under it, a compare-and-swap follows, as the
-  // memory may be another block's by then.
-  std::uint64_t done;
+  // Even, a different number for each block; the reader's FIN adds 1 to it. Between hosts that is a
+  // put, done once; if a link breaks under it, a compare-and-swap follows, as the memory may have
+  // been reused for another block by then.
+  std::uint64_t fin;
   std::uint64_t unused[7];
 };
 static_assert(sizeof(StagingHead) == 64);
 
-// What ranks say to each other to agree on who is lost (agreement.cpp). Behind the head the ranks
-// that are lost, 32 bits each, and a value.
+// The messages by which ranks agree on the lost ones (agreement.cpp). The lost ranks, 32 bits each,
+// and a value follow the head.
 enum class AgreementKind : std::uint32_t { report, ask, decision };
 struct AgreementHead {
   std::uint32_t kind;
-  std::uint32_t view;  // the sender's; of a decision: the one that it makes
-  std::uint64_t call;  // report: how many the sender has finished; decision: which one fails
+  std::uint32_t view;  // the sender's; in a decision: the next one
+  std::uint64_t call;  // report: calls that the sender has finished; decision: the call that fails
   std::uint32_t num_lost;
-  std::uint32_t value_bytes;  // report, decision: what the last finished call left
+  std::uint32_t value_bytes;  // report, decision: the result of the last finished call
 };
 static_assert(sizeof(AgreementHead) == 24);
 

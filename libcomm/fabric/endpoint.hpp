@@ -82,8 +82,8 @@ struct Link {
   void* client = nullptr;
 };
 
-struct Request {
-  void (*done)(Request&, Code) noexcept = nullptr;
+struct WorkRequest {
+  void (*done)(WorkRequest&, Code) noexcept = nullptr;
 };
 
 enum class Atomic : std::uint8_t { fetch_add, compare_swap };
@@ -187,18 +187,18 @@ class Endpoint {
 
   // At most 1 GiB each. Words of atomics are 8 bytes, aligned.
   virtual Code put(Link&, const void* /*from*/, std::size_t /*bytes*/, const Key&,
-                   std::uint64_t /*offset*/, Request&) {
+                   std::uint64_t /*offset*/, WorkRequest&) {
     return Code::unsupported;
   }
   virtual Code get(Link&, void* /*to*/, std::size_t /*bytes*/, const Key&, std::uint64_t /*offset*/,
-                   Request&) {
+                   WorkRequest&) {
     return Code::unsupported;
   }
   // compare_swap stores `operand` where the word equals `compare`. `previous` is written before
   // done().
   virtual Code atomic(Link&, Atomic, const Key&, std::uint64_t /*offset*/,
                       std::uint64_t /*operand*/, std::uint64_t /*compare*/,
-                      std::uint64_t& /*previous*/, Request&) {
+                      std::uint64_t& /*previous*/, WorkRequest&) {
     return Code::unsupported;
   }
   // One message of head and body, copied; ok, again, or peer_lost once the link is down.
@@ -206,7 +206,7 @@ class Endpoint {
   // The same, but the body is not copied, and stays as it is until done(), as with a request. A
   // fabric that passes bytes to the kernel may still read a body whose link was closed first,
   // whatever its content is by then: no peer accepts what arrives over such a link.
-  virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, Request&) {
+  virtual Code message_in_place(Link&, Bytes /*head*/, Bytes /*body*/, WorkRequest&) {
     return Code::unsupported;
   }
 

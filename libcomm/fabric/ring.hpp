@@ -5,7 +5,7 @@
 // 4), with the head's sequence number in place of a separate tail: the memory is coherent, so a
 // head stored last with release shows that everything before it has arrived.
 //
-// How the reader tells a head from old bytes. It waits at one offset for one sequence number.
+// The reader distinguishes a head from old bytes as it waits at one offset for one sequence number.
 //   1. Heads of the round before have older numbers (24 bits; no round has as many entries).
 //   2. Old data could have any value, and heads that wraps leave out become so old that their
 //      numbers come again. So the writer, before it publishes an entry, clears the line of the next
@@ -86,7 +86,7 @@ class RingWriter {
   // Takes the memory of the capacity at once, where base and `from` begin a page: no entry then
   // waits for it.
   void populate(std::uint32_t from = 0) noexcept;
-  // Where its entries are counted.
+  // Sets the counters of its entries.
   void count_in(stats::Row& row) noexcept { row_ = &row; }
 
   // For lanes that post the written bytes (remote fabrics): the offset of the next entry, and that
@@ -105,7 +105,7 @@ class RingWriter {
   }
   // Returns true if the reader has consumed everything, according to its last credit.
   bool is_read() noexcept {
-    look();
+    poll_credit();
     return consumed_ == written_;
   }
 
@@ -150,8 +150,8 @@ class RingWriter {
 
   // The low bits that the reader last sent along with its count.
   std::uint64_t flags() const noexcept { return flags_; }
-  // Reads the reader's word without need; flags() is current afterwards.
-  void look() noexcept {
+  // Reads the credit word even if there is room; flags() is current afterwards.
+  void poll_credit() noexcept {
     // acquire: the reader is done with what it counts before we overwrite it; pairs with the
     // release in RingReader::return_credit.
     const std::uint64_t word = consumed_word_->load(std::memory_order_acquire);
@@ -171,7 +171,7 @@ class RingWriter {
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 
   bool refresh(std::size_t bytes) noexcept {
-    look();
+    poll_credit();
     look_before_ = std::min(limit(), written_ + kLookBytes);
     if (written_ + bytes + kEntryAlign <= limit()) return true;
     stalled_ = true;
@@ -237,7 +237,7 @@ class RingReader {
     maximum_ = maximum;
     consumed_word_ = consumed;
   }
-  // Where its entries are counted.
+  // Sets the counters of its entries.
   void count_in(stats::Row& row) noexcept { row_ = &row; }
 
   // Peeks at the next entry: false if there is none yet. Its data stay valid until pop(). broken()
@@ -292,7 +292,7 @@ class RingReader {
   // flags: below kEntryAlign; for the writer's client.
   void return_credit(std::uint64_t flags) noexcept {
     returned_ = consumed_;
-    // release: pairs with the acquire in RingWriter::look.
+    // release: pairs with the acquire in RingWriter::poll_credit.
     consumed_word_->store(consumed_ | flags, std::memory_order_release);
   }
   // The word that return_credit() would store, for a fabric to carry.
@@ -300,8 +300,8 @@ class RingReader {
     returned_ = consumed_;
     return consumed_ | flags;
   }
-  // Where another carrier reports credit to the writer too: publishes what has been consumed, and
-  // learns how much of it has been reported to the writer.
+  // For rings whose credit another carrier reports to the writer, too: publishes the consumed
+  // bytes, and takes over how many of them were reported.
   void share_credit(std::uint64_t reported) noexcept {
     // acquire at the carrier of the credit pairs with this release.
     consumed_word_->store(consumed_, std::memory_order_release);

@@ -19,7 +19,7 @@ typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Offset;
 typedef int64_t MPI_Count;
 
-/* What a receive, a probe or a completed request says. The private part is the library's. */
+/* The result of a receive, a probe or a completed request. The private part is the library's. */
 typedef struct MPI_Status {
   int MPI_SOURCE;
   int MPI_TAG;
@@ -325,7 +325,7 @@ typedef void MPI_T_event_dropped_cb_function(MPI_Count count,
 #define MPI_ERRCODES_IGNORE ((int*)0)
 #define MPI_STATUS_IGNORE ((MPI_Status*)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status*)0)
-/* Where they may be given, mpi.h has pointers: compilers warn of such an address for an array. */
+/* Parameters that accept them are pointers in mpi.h: compilers warn of such an array argument. */
 #define MPI_UNWEIGHTED ((int*)10)
 #define MPI_WEIGHTS_EMPTY ((int*)11)
 

@@ -152,7 +152,7 @@ Status PmixBoard::fence(int timeout_ms) {
   // The first fence of a process that has ended PMIx before, as MPI_Finalize does: the launcher may
   // see another rank's end while this one's fence waits, takes that rank for lost, and ends the
   // fence of the ranks at it (PMIx 4.2: "partial success"). They try again, and meet the late one.
-  // Where a rank is really lost no attempt helps.
+  // The attempts are limited, as they do not help if a rank is really lost.
   constexpr int kAttempts = 20;
   for (int attempt = 1;; ++attempt) {
     result = fence_once(deadline);

@@ -27,7 +27,7 @@ namespace {
 
 using namespace rendezvous;
 
-// How much later than promised the server may answer before it is given up.
+// The server is given up if it answers this much later than promised.
 constexpr int kGraceMs = 5000;
 constexpr int kRetryMs = 20;
 
@@ -269,7 +269,7 @@ Status RendezvousBoard::ask(Type type, std::string_view body, std::string& text)
 class SpawnedByLauncher final : public Spawned {
  public:
   SpawnedByLauncher(RendezvousBoard& board, std::uint32_t id) : board_(board), id_(id) {}
-  Status look() override {
+  Status check() override {
     const std::uint64_t now = now_ns();
     if (now < next_ns_) return {};
     constexpr std::uint64_t kPeriodNs = 50'000'000;
@@ -283,7 +283,7 @@ class SpawnedByLauncher final : public Spawned {
     std::string body, text;
     append_word(body, id_);
     append_word(body, gives_up ? 1 : 0);
-    return board_.ask(Type::look, body, text);
+    return board_.ask(Type::check_spawned, body, text);
   }
 
   RendezvousBoard& board_;

@@ -315,7 +315,7 @@ bool Server::take_frames(Connection& connection) {
         good = handle_names(connection, head.type, body);
         break;
       case Type::spawn:
-      case Type::look:
+      case Type::check_spawned:
         good = handle_spawn(connection, head.type, body);
         break;
       case Type::abort: {
@@ -466,7 +466,7 @@ bool Server::handle_spawn(Connection& connection, Type type, std::string_view bo
   if (options_.spawner != nullptr)
     status = type == Type::spawn
                  ? options_.spawner->spawn(std::move(environment), std::move(words), id)
-                 : options_.spawner->look(id, second != 0);
+                 : options_.spawner->check(id, second != 0);
   answer(connection, status, std::to_string(id));
   return !connection.dead;
 }

@@ -29,7 +29,7 @@ class Spawner {
  public:
   virtual Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
                        int& id) = 0;
-  virtual Status look(int id, bool give_up) = 0;
+  virtual Status check(int id, bool give_up) = 0;
 
  protected:
   ~Spawner() = default;

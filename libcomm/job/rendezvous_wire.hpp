@@ -15,14 +15,14 @@
 //   look_up  service                          answer   code port
 //   unpublish service                         answer   code text
 //   spawn    n (NAME=VALUE)*n m (word)*m      answer   code id
-//   look     id give_up                       answer   code text
+//   check_spawned  id give_up                 answer   code text
 //
 // A rank may join once as each party (members.hpp); the parties are independent. A visitor is no
 // rank: an agent of weftrun on another host, which so finds out that its ranks will reach the
 // server, and keeps the connection so that either side notices when the other is gone; or a process
 // of another job, which asks for names. A published name ends with its publisher's connection. The
-// words of spawn are weftrun's options; look asks whether that weftrun still runs, and with give_up
-// ends it.
+// words of spawn are weftrun's options; check_spawned asks if that weftrun still runs, and ends it
+// with give_up.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -53,7 +53,7 @@ enum class Type : std::uint32_t {
   look_up,
   unpublish,
   spawn,
-  look,
+  check_spawned,
   answer,
 };
 

@@ -25,10 +25,10 @@ class Started final : public Spawned {
  public:
   explicit Started(int fd) : fd_(fd) {}
   ~Started() override { ::close(fd_); }
-  Status look() override {
+  Status check() override {
     pollfd end{fd_, POLLIN, 0};
     if (poll(&end, 1, 0) <= 0 || (end.revents & (POLLHUP | POLLIN)) == 0) return {};
-    return {Code::not_found, "weftrun has ended; what it said tells why"};
+    return {Code::not_found, "weftrun has ended; its output has the reason"};
   }
 
  private:

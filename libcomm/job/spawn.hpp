@@ -28,7 +28,7 @@ class Spawned {
  public:
   virtual ~Spawned() = default;
   // ok: it runs, as far as is known; else the reason why it will not.
-  virtual Status look() = 0;
+  virtual Status check() = 0;
   // The callers do not wait for it any more; a launcher ends it.
   virtual void give_up() {}
 };

@@ -58,11 +58,11 @@ struct LaneLimits {
 
 enum class PeerState { alive, left, dead };
 
-// How many of so many peers each check for lost ones covers, if it comes every `period_ns`: `least`
-// and so many more that each peer is checked 32 times within the timeout of a silent one. So
+// The number of peers that one check for lost ones covers, if a check runs every `period_ns`:
+// `least`, or more so that each peer is checked 32 times within the timeout of a silent one. So
 // thousands of idle peers cost next to nothing.
-constexpr std::size_t share_of_look(std::size_t num_peers, std::size_t least,
-                                    std::uint64_t period_ns, std::uint64_t timeout_ns) noexcept {
+constexpr std::size_t share_of_check(std::size_t num_peers, std::size_t least,
+                                     std::uint64_t period_ns, std::uint64_t timeout_ns) noexcept {
   const std::uint64_t more = num_peers * 32 * period_ns / std::max<std::uint64_t>(timeout_ns, 1);
   return std::min<std::size_t>(num_peers, least + more);
 }

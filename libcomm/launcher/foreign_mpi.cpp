@@ -65,7 +65,7 @@ std::string foreign_mpi_of(const std::string& program, const std::string& path) 
       heads[0].e_ident[EI_CLASS] != ELFCLASS64 || heads[0].e_phentsize != sizeof(Elf64_Phdr))
     return {};
   const auto segments = read_items<Elf64_Phdr>(file, heads[0].e_phoff, heads[0].e_phnum);
-  // Where an address of the running program lies in the file; 0: nowhere.
+  // Returns the offset in the file of an address of the running program; 0: none.
   const auto offset_of = [&segments](std::uint64_t address) -> std::uint64_t {
     for (const Elf64_Phdr& segment : segments)
       if (segment.p_type == PT_LOAD && address >= segment.p_vaddr &&

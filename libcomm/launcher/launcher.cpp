@@ -36,7 +36,7 @@ using rendezvous::Server;
 constexpr std::uint64_t kGraceNs = 500'000'000;
 // Time between the end of an agent's connection and taking its host for lost.
 constexpr std::uint64_t kSilenceNs = 1'000'000'000;
-// How long the last output is waited for after the last rank has ended.
+// The longest wait for output after the last rank has ended.
 constexpr std::uint64_t kDrainNs = 1'000'000'000;
 // A rank's death is reported to the others with its cause, once weftrun has seen the cause itself.
 constexpr int kLossGraceMs = 500;
@@ -61,8 +61,8 @@ std::string own_path() {
   return length <= 0 ? std::string() : std::string(path, static_cast<std::size_t>(length));
 }
 
-// Checks that so many can be opened. A server short of them for its ranks could not tell these from
-// unidentified connections, which are dropped to make room.
+// Checks that so many can be opened. A server short of them for its ranks could not distinguish
+// these from unidentified connections, which are dropped to make room.
 Status check_descriptors(std::size_t number) {
   std::vector<int> fds;
   Status status;
@@ -382,7 +382,7 @@ Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::st
   return {};
 }
 
-Status Launcher::look(int id, bool give_up) {
+Status Launcher::check(int id, bool give_up) {
   if (id < 0 || static_cast<std::size_t>(id) >= children_.size())
     return {Code::bad_argument, "nothing was started under this number"};
   Child& child = children_[static_cast<std::size_t>(id)];

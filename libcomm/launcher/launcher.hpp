@@ -68,7 +68,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   // Spawner
   Status spawn(std::vector<std::string> environment, std::vector<std::string> words,
                int& id) override;
-  Status look(int id, bool give_up) override;
+  Status check(int id, bool give_up) override;
 
   Status take_signals_over();
   Status place();
@@ -116,7 +116,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::vector<Exit> exits_;  // not judged yet
   std::vector<Child> children_;
   Sink stdout_{1}, stderr_{2};
-  // Where errors go: one place has one sink, lest the one's line end in the middle of the other's.
+  // One sink if both are the same file, so that a line of one is not cut by a line of the other.
   Sink& errors_ = same_place(1, 2) ? stdout_ : stderr_;
   std::vector<std::unique_ptr<Host>> hosts_;
   int signals_ = -1;

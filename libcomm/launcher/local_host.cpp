@@ -41,7 +41,7 @@ Status check_program(const std::string& program) {
   return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
 }
 
-// A guardian that ends with orders unread leaves this error before the reports that it has sent.
+// A supervisor that ends with unread orders leaves this error before the reports that it has sent.
 bool try_again(int error) { return error == EINTR || error == ECONNRESET; }
 
 }  // namespace

@@ -337,7 +337,7 @@ After a colon follows another program, whose processes have the next ranks of th
   --allow-run-as-root, -genvall, --mca NAME VALUE
                           accepted because scripts for other launchers have them
 
-Other hosts (docs/use/cluster.md tells more):
+Other hosts (see docs/use/cluster.md):
   --hosts H1,H2:SLOTS     hosts, and how many processes each takes; without any number all get the
                           same share (also -H, --host)
   --hostfile FILE         the same from a file, a host a line: NAME, NAME:SLOTS, NAME slots=SLOTS

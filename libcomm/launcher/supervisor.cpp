@@ -28,8 +28,8 @@ namespace {
 
 // The interval between two checks for processes that should be dead by now; an end of a child wakes
 // at once.
-constexpr int kLookAgainMs = 50;
-constexpr int kMostLooks = 200;  // of a process without memory for them
+constexpr int kRetryMs = 50;
+constexpr int kMaxAttempts = 200;  // of a process without memory for them
 
 class Supervisor {
  public:
@@ -61,7 +61,7 @@ void Supervisor::run() {
   for (;;) {
     // Once orphaned, the socket would be ready for ever.
     pollfd ready[] = {{signals, POLLIN, 0}, {orphaned_ ? -1 : plan_.socket, POLLIN, 0}};
-    poll(ready, 2, killing_ || signals < 0 ? kLookAgainMs : -1);
+    poll(ready, 2, killing_ || signals < 0 ? kRetryMs : -1);
     signalfd_siginfo info;
     while (signals >= 0 && read(signals, &info, sizeof info) == sizeof info) continue;
     if (ready[1].revents != 0) take_orders();
@@ -279,11 +279,11 @@ void block_all_signals() {
 
 // Without memory or descriptors to find them, the ones that end meanwhile free some.
 void end_all_descendants() {
-  for (int look = 0; look < kMostLooks; ++look) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     try {
       return end_descendants();
     } catch (const std::exception&) {
-      ::poll(nullptr, 0, kLookAgainMs);
+      ::poll(nullptr, 0, kRetryMs);
     }
   }
 }

@@ -55,13 +55,13 @@ namespace {
 
 thread_local std::string last_error;
 
-int tell(const weft::Status& status) {
+int record(const weft::Status& status) {
   if (!status) last_error = status.text();
   return static_cast<int>(status.code());
 }
 
-// Without an allocation.
-int tell_code(weft::Code code) noexcept {
+// Does not allocate.
+int record_code(weft::Code code) noexcept {
   last_error.clear();
   return static_cast<int>(code);
 }
@@ -71,9 +71,9 @@ int guarded(F&& body) noexcept {
   try {
     return body();
   } catch (const weft::Error& error) {
-    return tell(error.status());
+    return record(error.status());
   } catch (const std::bad_alloc&) {
-    return tell_code(weft::Code::no_memory);
+    return record_code(weft::Code::no_memory);
   } catch (const std::exception& error) {
     last_error = error.what();
     return static_cast<int>(weft::Code::internal);
@@ -131,13 +131,13 @@ int weft_node_open(const char* name, const char* secret, const char* fabrics, in
 void weft_node_close(weft_node* node) { delete node; }
 
 int weft_listen(weft_node* node, const char* address) {
-  return guarded([&] { return tell(node->node.listen(address)); });
+  return guarded([&] { return record(node->node.listen(address)); });
 }
 int weft_address(weft_node* node, char* to, size_t bytes) {
   return guarded([&] {
     std::string text;
-    if (weft::Status status = node->node.address(text); !status) return tell(status);
-    if (text.size() >= bytes) return tell(weft::Code::truncated);
+    if (weft::Status status = node->node.address(text); !status) return record(status);
+    if (text.size() >= bytes) return record(weft::Code::truncated);
     std::memcpy(to, text.c_str(), text.size() + 1);
     return 0;
   });
@@ -146,7 +146,7 @@ int weft_connect(weft_node* node, const char* address, int timeout_ms, weft_peer
   return guarded([&] {
     weft::Peer made;
     if (weft::Status status = node->node.connect(address, made, timeout_ms); !status)
-      return tell(status);
+      return record(status);
     *peer = new weft_peer{made};
     return 0;
   });
@@ -173,7 +173,7 @@ int weft_connect_wait(weft_node* node, weft_connecting* connecting, int wait_ms,
     if (!outcome.is_done.load(std::memory_order_acquire)) node->node.wait_some(wait_ms);
     if (!outcome.is_done.load(std::memory_order_acquire)) return static_cast<int>(WEFT_AGAIN);
     if (outcome.status) *peer = new weft_peer{outcome.peer};
-    return tell(outcome.status);
+    return record(outcome.status);
   });
 }
 void weft_connect_free(weft_connecting* connecting) { delete connecting; }
@@ -186,16 +186,16 @@ int weft_peer_is_lost(const weft_peer* peer) { return peer->peer.is_lost() ? 1 :
 size_t weft_peer_message_max(const weft_peer* peer) { return peer->peer.message_max(); }
 
 int weft_allocate(weft_node* node, size_t bytes, void** address) {
-  return guarded([&] { return tell(node->node.allocate(bytes, *address)); });
+  return guarded([&] { return record(node->node.allocate(bytes, *address)); });
 }
 int weft_release(weft_node* node, void* address) {
-  return guarded([&] { return tell(node->node.release(address)); });
+  return guarded([&] { return record(node->node.release(address)); });
 }
 int weft_register(weft_node* node, void* address, size_t bytes) {
-  return guarded([&] { return tell(node->node.register_memory(address, bytes)); });
+  return guarded([&] { return record(node->node.register_memory(address, bytes)); });
 }
 int weft_deregister(weft_node* node, void* address) {
-  return guarded([&] { return tell(node->node.deregister_memory(address)); });
+  return guarded([&] { return record(node->node.deregister_memory(address)); });
 }
 int weft_make_key(weft_node* node, const void* address, uint32_t rights, const weft_peer* only,
                   weft_key* key) {
@@ -204,7 +204,7 @@ int weft_make_key(weft_node* node, const void* address, uint32_t rights, const w
     const weft::Status status =
         node->node.key(address, rights, made, only != nullptr ? only->peer : weft::Peer());
     if (status) std::memcpy(key->bytes, made.bytes.data(), sizeof made);
-    return tell(status);
+    return record(status);
   });
 }
 weft_memory* weft_memory_open(weft_node* node, const weft_peer* peer, const weft_key* key) {
@@ -225,10 +225,10 @@ int weft_op_is_done(const weft_op* op) { return op->operation.is_done() ? 1 : 0;
 int weft_op_code(const weft_op* op) { return static_cast<int>(op->operation.code()); }
 uint64_t weft_op_previous(const weft_op* op) { return op->operation.previous(); }
 int weft_wait(weft_node* node, const weft_op* op) {
-  return guarded([&] { return tell_code(node->node.wait(op->operation)); });
+  return guarded([&] { return record_code(node->node.wait(op->operation)); });
 }
 int weft_wait_for(weft_node* node, const weft_op* op, int timeout_ms) {
-  return guarded([&] { return tell_code(node->node.wait(op->operation, timeout_ms)); });
+  return guarded([&] { return record_code(node->node.wait(op->operation, timeout_ms)); });
 }
 void weft_put(weft_node* node, const weft_memory* to, uint64_t offset, const void* from,
               size_t bytes, weft_op* op) {

@@ -13,7 +13,7 @@
 namespace weft::transport {
 
 namespace {
-constexpr std::uint64_t kFirstRailBackoffNs = 2'000'000, kMostRailBackoffNs = 250'000'000;
+constexpr std::uint64_t kFirstRailBackoffNs = 2'000'000, kMaxRailBackoffNs = 250'000'000;
 }
 
 // Opening and ending.
@@ -22,7 +22,7 @@ Rail& Session::rail_at(std::size_t number) {
   if (rails_.size() < number) rails_.resize(number);
   auto& rail = rails_[number - 1];
   if (rail == nullptr) rail = std::make_unique<Rail>(*this, static_cast<std::uint16_t>(number));
-  has_rails_.store(true, std::memory_order_relaxed);  // a hint: the lock orders the rest
+  has_rails_.store(true, std::memory_order_relaxed);  // a hint: the lock orders all else
   return *rail;
 }
 
@@ -31,21 +31,21 @@ void Session::want(Rail& rail) {
   make_busy();
 }
 
-// Null: the main link is this thread's.
+// Returns null if this thread posts on the main link.
 Rail* Session::rail_of_thread() {
   const std::size_t most = std::min<std::size_t>(endpoint()->limits().links, kMaxThreadRails + 1);
   if (most <= 1) return nullptr;
   const pthread_t self = ::pthread_self();
   auto found = std::ranges::find(posters_, self);
-  std::size_t place = static_cast<std::size_t>(found - posters_.begin());
+  std::size_t index = static_cast<std::size_t>(found - posters_.begin());
   if (found == posters_.end()) {
     if (posters_.size() < most)
       posters_.push_back(self);
     else
-      place = self / 4096 % most;  // more threads than links share them
+      index = self / 4096 % most;  // more threads than links share them
   }
-  if (place == 0) return nullptr;
-  Rail& rail = rail_at(kMaxDevices + place);
+  if (index == 0) return nullptr;
+  Rail& rail = rail_at(kMaxDevices + index);
   if (rail.is_up) return &rail;
   want(rail);
   return nullptr;
@@ -68,7 +68,7 @@ void Session::open_rail(Rail& rail, std::uint64_t now) {
   const std::size_t own = rail.number <= kMaxDevices
                               ? rail.number - 1u
                               : (rail.number - kMaxDevices + attempt) % devices_->size();
-  // Only the main link tries every pair: those of one number are those of one network.
+  // Only the main link tries every pair: devices of one number are on one network.
   const std::size_t theirs = own % num_their_devices();
   fabric::Endpoint& over = *(*devices_)[own];
   fabric::Link* link = nullptr;
@@ -92,10 +92,10 @@ void Session::set_link(Rail& rail, fabric::Endpoint& over, fabric::Link* link, s
 
 void Session::back_off(Rail& rail, std::uint64_t now) {
   rail.open_at_ns = now + rail.backoff_ns;
-  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstRailBackoffNs, kMostRailBackoffNs);
+  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstRailBackoffNs, kMaxRailBackoffNs);
 }
 
-// What it has under way goes to the others.
+// The requests that it has in flight go to the other rails.
 void Session::drop_rail(Rail& rail) {
   fabric::Link* link = nullptr;
   {
@@ -121,7 +121,7 @@ bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, std::size_t 
   {
     std::lock_guard lock(lock_);
     rail = &rail_at(number);
-    // Of two that open the same at once, that of who connected counts.
+    // If both sides open it at once, the link of the side that connected wins.
     if (rail->link != nullptr && !rail->is_up && !rail->is_taken && opens_) return false;
   }
   drop_rail(*rail);
@@ -143,13 +143,13 @@ void Session::on_rail_up(Rail& rail) {
 
 void Session::on_rail_down(Rail& rail, Code why) {
   drop_rail(rail);
-  if (why == Code::corrupt) return lose(why, "sends what makes no sense");
+  if (why == Code::corrupt) return lose(why, "sends invalid data");
   back_off(rail, now_ns());
   std::lock_guard lock(lock_);
   make_busy();
 }
 
-// Those that get no answer, or on which nothing ends, are closed.
+// Closes rails without an answer, or without completions.
 void Session::tick_rails(std::uint64_t now) {
   std::vector<Rail*> stopped;
   {
@@ -181,100 +181,101 @@ void Session::note_used() {
 
 // Posting on a thread's rail.
 
-// Under lock_: whether the fabric can do it there, and nothing must go before it.
-bool Session::take_for(Rail& rail, Work& work) {
-  const RemoteRegion& region = *work.region;
-  if (work.has_tag || region.state != RemoteRegion::State::ready || region.mapped != nullptr ||
-      region.key_on(rail.theirs) == nullptr || check(work, region) != Code::ok ||
-      !can_do(rail.endpoint->limits(), work) || is_striped(work))
+// Under lock_: takes a request that the fabric can do on the rail, and that nothing must precede.
+bool Session::take_for(Rail& rail, NodeRequest& request) {
+  const RemoteRegion& region = *request.region;
+  if (request.has_tag || region.state != RemoteRegion::State::ready || region.mapped != nullptr ||
+      region.key_on(rail.theirs) == nullptr || check(request, region) != Code::ok ||
+      !can_do(rail.endpoint->limits(), request) || is_striped(request))
     return false;
-  work.rail = &rail;
-  posted_.push_back(work);
-  ++work.region->num_posted;
+  request.rail = &rail;
+  posted_.push_back(request);
+  ++request.region->num_posted;
   ++rail.num_posted;
   num_posting_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
-// Without lock_. Whoever ends the session waits until this has returned.
-void Session::post_on(Rail& rail, Work& work) {
-  WorkList finished;
+// Without lock_. lose() waits until this has returned.
+void Session::post_on(Rail& rail, NodeRequest& request) {
+  RequestList finished;
   Code code = Code::peer_lost;
   {
     std::lock_guard posting(rail.lock);
-    const fabric::Key* key = rail.link != nullptr ? work.region->key_on(rail.theirs) : nullptr;
-    if (key != nullptr) code = post_access(*rail.endpoint, *rail.link, work, *key, work.offset);
+    const fabric::Key* key = rail.link != nullptr ? request.region->key_on(rail.theirs) : nullptr;
+    if (key != nullptr)
+      code = post_access(*rail.endpoint, *rail.link, request, *key, request.offset);
   }
   if (code != Code::ok) {
     std::lock_guard lock(lock_);
-    leave_rail(work);
-    posted_.remove(work);
-    drop_posted(*work.region);
+    leave_rail(request);
+    posted_.remove(request);
+    drop_posted(*request.region);
     if (code == Code::again || code == Code::peer_lost) {
-      waiting_.push_back(work);
+      waiting_.push_back(request);
       make_busy();
     } else {
-      work.code = code;
-      finished.push_back(work);
+      request.code = code;
+      finished.push_back(request);
     }
   }
-  // release: all of the above; pairs with lose().
+  // release: the posts above; pairs with lose().
   num_posting_.fetch_sub(1, std::memory_order_release);
   finished.finish_all();
 }
 
-void Session::leave_rail(Work& work) {
-  if (work.rail == nullptr) return;
-  --work.rail->num_posted;
-  ++work.rail->num_ended;
-  work.rail = nullptr;
+void Session::leave_rail(NodeRequest& request) {
+  if (request.rail == nullptr) return;
+  --request.rail->num_posted;
+  ++request.rail->num_ended;
+  request.rail = nullptr;
 }
 
 // Stripes; all under lock_.
 
-bool Session::is_striped(const Work& work) const {
-  return devices_->size() > 1 && work.bytes >= kStripeMin;
+bool Session::is_striped(const NodeRequest& request) const {
+  return devices_->size() > 1 && request.bytes >= kStripeMin;
 }
 
-void Session::start_striped(Work& work, WorkList& finished) {
-  work.moved = work.ended = 0;
-  striped_.push_back(work);
-  ++work.region->num_posted;
+void Session::start_striped(NodeRequest& request, RequestList& finished) {
+  request.moved = request.ended = 0;
+  striped_.push_back(request);
+  ++request.region->num_posted;
   pump_stripes(finished);
 }
 
-// False: there is none for this rail.
-bool Session::next_piece(const Rail& rail, Piece& piece, WorkList& finished) {
-  if (!again_.empty()) {
-    if (again_.back().work->region->key_on(rail.theirs) == nullptr) return false;
-    piece = again_.back();
-    again_.pop_back();
+// False: no segment is available to this rail.
+bool Session::next_segment(const Rail& rail, Segment& segment, RequestList& finished) {
+  if (!retries_.empty()) {
+    if (retries_.back().request->region->key_on(rail.theirs) == nullptr) return false;
+    segment = retries_.back();
+    retries_.pop_back();
     return true;
   }
-  while (Work* work = striped_.first()) {
-    if (work->region->state != RemoteRegion::State::ready) {
-      fail_striped(*work, work->region->why, finished);
+  while (NodeRequest* request = striped_.first()) {
+    if (request->region->state != RemoteRegion::State::ready) {
+      fail_striped(*request, request->region->why, finished);
       continue;
     }
-    if (work->region->key_on(rail.theirs) == nullptr) return false;
-    piece = {work, work->moved, std::min(work->bytes - work->moved, kPieceBytes)};
-    work->moved += piece.bytes;
-    if (work->moved == work->bytes) {
-      striped_.remove(*work);
-      posted_.push_back(*work);
+    if (request->region->key_on(rail.theirs) == nullptr) return false;
+    segment = {request, request->moved, std::min(request->bytes - request->moved, kSegmentBytes)};
+    request->moved += segment.bytes;
+    if (request->moved == request->bytes) {
+      striped_.remove(*request);
+      posted_.push_back(*request);
     }
     return true;
   }
   return false;
 }
 
-void Session::pump_stripes(WorkList& finished) {
-  if (striped_.empty() && again_.empty()) return;
+void Session::pump_stripes(RequestList& finished) {
+  if (striped_.empty() && retries_.empty()) return;
   if (link_.is_up() && reposts_.empty()) hand_out(main_, *endpoint(), *link_.link(), finished);
   for (std::size_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
     if ((*devices_)[device] == endpoint() && (rails_.size() <= device || rails_[device] == nullptr))
       continue;
-    // Without memory for it the others do its part.
+    // Without memory for a rail the others do its part.
     Rail* rail = nullptr;
     if (or_no_memory([&] { rail = &rail_at(device + 1); }) != Code::ok) continue;
     if (rail->is_up)
@@ -284,56 +285,57 @@ void Session::pump_stripes(WorkList& finished) {
   }
 }
 
-void Session::hand_out(Rail& rail, fabric::Endpoint& over, fabric::Link& link, WorkList& finished) {
+void Session::hand_out(Rail& rail, fabric::Endpoint& over, fabric::Link& link,
+                       RequestList& finished) {
   for (Rail::Stripe& stripe : rail.stripes) {
-    Piece& piece = stripe.piece;
-    if (piece.work != nullptr) continue;
-    if (!next_piece(rail, piece, finished)) return;
-    Work& work = *piece.work;
+    Segment& segment = stripe.segment;
+    if (segment.request != nullptr) continue;
+    if (!next_segment(rail, segment, finished)) return;
+    NodeRequest& request = *segment.request;
     stripe.done = stripe_done;
-    const fabric::Key& key = *work.region->key_on(rail.theirs);
-    std::byte* at = work.local + piece.from;
-    const std::uint64_t offset = work.offset + piece.from;
-    const Code code = work.access == Access::put
-                          ? over.put(link, at, piece.bytes, key, offset, stripe)
-                          : over.get(link, at, piece.bytes, key, offset, stripe);
+    const fabric::Key& key = *request.region->key_on(rail.theirs);
+    std::byte* at = request.local + segment.from;
+    const std::uint64_t offset = request.offset + segment.from;
+    const Code code = request.access == Access::put
+                          ? over.put(link, at, segment.bytes, key, offset, stripe)
+                          : over.get(link, at, segment.bytes, key, offset, stripe);
     if (code == Code::ok) {
-      ++work.num_stripes;
+      ++request.num_stripes;
       ++rail.num_posted;
       continue;
     }
-    again_.push_back(std::exchange(piece, {}));
+    retries_.push_back(std::exchange(segment, {}));
     if (code == Code::again) return make_busy();
-    if (code == Code::peer_lost) return;  // its end is told next
-    fail_striped(work, code, finished);
+    if (code == Code::peer_lost) return;  // on_down follows
+    fail_striped(request, code, finished);
   }
 }
 
-void Session::stripe_done(fabric::Request& request, Code code) noexcept {
-  auto& stripe = static_cast<Rail::Stripe&>(request);
+void Session::stripe_done(fabric::WorkRequest& posted, Code code) noexcept {
+  auto& stripe = static_cast<Rail::Stripe&>(posted);
   stripe.rail->session.on_stripe_done(stripe, code);
 }
 
 void Session::on_stripe_done(Rail::Stripe& stripe, Code code) {
-  WorkList finished;
+  RequestList finished;
   Rail& rail = *stripe.rail;
   {
     std::lock_guard lock(lock_);
-    const Piece piece = std::exchange(stripe.piece, {});
-    Work& work = *piece.work;
-    --work.num_stripes;
+    const Segment segment = std::exchange(stripe.segment, {});
+    NodeRequest& request = *segment.request;
+    --request.num_stripes;
     --rail.num_posted;
     ++rail.num_ended;
-    if (state() == State::lost) return;  // who ends the session ends the work
+    if (state() == State::lost) return;  // lose() ends the request
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
     if (code == Code::ok)
-      work.ended += piece.bytes;
-    else if (is_broken && work.code == Code::ok)
-      again_.push_back(piece);
+      request.ended += segment.bytes;
+    else if (is_broken && request.code == Code::ok)
+      retries_.push_back(segment);
     if (code != Code::ok && !is_broken)
-      fail_striped(work, code, finished);
+      fail_striped(request, code, finished);
     else
-      end_striped(work, finished);
+      end_striped(request, finished);
     pump_stripes(finished);
     if (!waiting_.empty()) make_busy();
   }
@@ -341,27 +343,28 @@ void Session::on_stripe_done(Rail::Stripe& stripe, Code code) {
   finished.finish_all();
 }
 
-// No more pieces of it; it ends once those under way have.
-void Session::fail_striped(Work& work, Code code, WorkList& finished) {
-  if (work.code == Code::ok) work.code = code;
-  std::erase_if(again_, [&](const Piece& piece) { return piece.work == &work; });
-  if (work.moved < work.bytes) {
-    striped_.remove(work);
-    posted_.push_back(work);
-    work.moved = work.bytes;
+// Posts no more segments of the request; it ends once those in flight have.
+void Session::fail_striped(NodeRequest& request, Code code, RequestList& finished) {
+  if (request.code == Code::ok) request.code = code;
+  std::erase_if(retries_, [&](const Segment& segment) { return segment.request == &request; });
+  if (request.moved < request.bytes) {
+    striped_.remove(request);
+    posted_.push_back(request);
+    request.moved = request.bytes;
   }
-  end_striped(work, finished);
+  end_striped(request, finished);
 }
 
-void Session::end_striped(Work& work, WorkList& finished) {
-  if (work.num_stripes > 0 || (work.code == Code::ok && work.ended < work.bytes)) return;
-  posted_.remove(work);
-  drop_posted(*work.region);
-  if (work.code == Code::ok) {
-    count_moved(work);
-    post_tag(work);
+void Session::end_striped(NodeRequest& request, RequestList& finished) {
+  if (request.num_stripes > 0 || (request.code == Code::ok && request.ended < request.bytes))
+    return;
+  posted_.remove(request);
+  drop_posted(*request.region);
+  if (request.code == Code::ok) {
+    count_moved(request);
+    post_tag(request);
   }
-  finished.push_back(work);
+  finished.push_back(request);
 }
 
 }  // namespace weft::transport

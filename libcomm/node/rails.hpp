@@ -1,43 +1,44 @@
 #pragma once
 // Rails: links of a session beside its main one, for puts, gets and atomics alone, which have no
-// order. Messages, and what is done by them, stay on the main link.
+// order. Messages, and target-side emulation, stay on the main link.
 //
 // A Node with several devices for a fabric has a rail over each that the main link is not on.
-// Transfers from kStripeMin on are handed out to them in pieces, to each a next one as it ends one,
-// so that a slow device does less and one whose link is down does nothing: its pieces go to the
-// others. The main link itself, once it breaks, is opened over the next device.
+// Transfers from kStripeMin on are striped over them in segments. Each rail gets its next segment
+// when one ends, so that a slow device does less and one whose link is down does nothing: its
+// segments go to the others. The main link itself, once it breaks, is opened over the next device.
 //
-// Where the fabric allows a peer several links (Limits::links), the second thread that posts gets a
-// rail, and so on: it holds the session's lock while it lists what it posts, and the rail's alone
+// If the fabric allows a peer several links (Limits::links), the second thread that posts gets a
+// rail, and so on: it holds the session's lock while it lists the request, and the rail's alone
 // while it posts.
 //
-// Rails are made when they are first wanted, by either side; both use them. rails.cpp.
+// Either side creates a rail at its first use; both use it. rails.cpp.
 #include <array>
 #include <cstdint>
 
 #include "base/spin_lock.hpp"
 #include "fabric/endpoint.hpp"
-#include "node/work.hpp"
+#include "node/request.hpp"
 
 namespace weft::transport {
 
 inline constexpr std::size_t kMaxDevices = 8;       // of a Node, for one fabric
 inline constexpr std::size_t kMaxThreadRails = 15;  // of a session
 inline constexpr std::size_t kStripeMin = 1 << 20;  // shorter transfers go over one link
-inline constexpr std::size_t kPieceBytes = 512 << 10;
+inline constexpr std::size_t kSegmentBytes = 512 << 10;
 
-// Of a transfer that is striped.
-struct Piece {
-  Work* work = nullptr;
+// A part of a striped transfer.
+struct Segment {
+  NodeRequest* request = nullptr;
   std::size_t from = 0, bytes = 0;
 };
 
 // Under the lock of its session. Number 0 is the main link, whose endpoint and link are the
-// session's; 1 and up have a device of the side that opens them each; those above are of threads.
+// session's; 1 to kMaxDevices have one device each of the side that opens them; those above belong
+// to threads.
 struct Rail {
-  struct Stripe : fabric::Request {
+  struct Stripe : fabric::WorkRequest {
     Rail* rail = nullptr;
-    Piece piece;  // no work: free
+    Segment segment;  // without a request: free
   };
 
   Rail(Session& of, std::uint16_t called) : session(of), number(called) {
@@ -46,7 +47,7 @@ struct Rail {
 
   Session& session;
   const std::uint16_t number;
-  // Changed under this lock too, which those hold who post without the session's:
+  // Changed under this lock, too, which a thread holds that posts without the session's lock:
   SpinLock lock;
   fabric::Endpoint* endpoint = nullptr;
   fabric::Link* link = nullptr;
@@ -54,12 +55,12 @@ struct Rail {
 
   bool is_up = false;
   bool is_taken = false;   // the peer opened it; up from the next poll on
-  bool is_wanted = false;  // to be opened as soon as its time has come
+  bool is_wanted = false;  // to be opened from open_at_ns on
   std::size_t num_attempts = 0;
   std::uint64_t open_at_ns = 0, backoff_ns = 0;
   std::uint32_t num_posted = 0, num_ended = 0, seen_ended = 0;
   std::uint64_t still_since_ns = 0;
-  std::array<Stripe, 2> stripes;  // so that the next is there when one ends
+  std::array<Stripe, 2> stripes;  // two, so that the device never idles
 };
 
 }  // namespace weft::transport

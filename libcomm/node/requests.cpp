@@ -1,4 +1,5 @@
-// The asking side: puts, gets, atomics and long messages, by the fabric or by the owner's side.
+// The initiator's side: puts, gets, atomics and long messages, by the fabric or by target-side
+// emulation.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -12,15 +13,15 @@
 namespace weft::transport {
 
 namespace {
-// More links do not break under one request within the timeout, unless it is the one that breaks
+// A request under which more links break, and for longer than the timeout, is assumed to break
 // them.
-constexpr std::uint8_t kMostBreaks = 16;
-constexpr std::size_t kMostWithdrawn = 65536;  // a peer has no more handles
+constexpr std::uint8_t kMaxLinkBreaks = 16;
+constexpr std::size_t kMaxWithdrawn = 65536;  // handles of a peer
 }  // namespace
 
-void finish(Work& work) {
-  const Code code = work.code;
-  if (Batch* batch = work.batch; batch != nullptr) {
+void finish(NodeRequest& request) {
+  const Code code = request.code;
+  if (Batch* batch = request.batch; batch != nullptr) {
     if (code != Code::ok && batch->code == Code::ok) batch->code = code;
     if (--batch->left > 0) return;
     Operation& operation = *batch->operation;
@@ -28,215 +29,219 @@ void finish(Work& work) {
     delete batch;
     return OperationAccess::finish(operation, all);
   }
-  Operation& operation = *work.operation;
-  OperationAccess::set_previous(operation, work.previous);
-  work.~Work();
+  Operation& operation = *request.operation;
+  OperationAccess::set_previous(operation, request.previous);
+  request.~NodeRequest();
   OperationAccess::finish(operation, code);
 }
 
-void Session::start(Work& work) {
-  work.session = this;
-  work.done = request_done;
-  FinishedWorks finished;
+void Session::start(NodeRequest& request) {
+  request.session = this;
+  request.done = request_done;
+  FinishedRequests finished;
   Rail* rail = nullptr;
   {
     std::lock_guard lock(lock_);
     if (state() == State::lost) {
-      work.code = Code::peer_lost;
-      finished.push_back(work);
+      request.code = Code::peer_lost;
+      finished.push_back(request);
     } else {
-      if (work.is_send) ++num_sends_;
+      if (request.is_send) ++num_sends_;
       const bool is_next = waiting_.empty() && state() == State::up && reposts_.empty();
-      // Without memory for one of its own it goes over the main link.
-      if (is_next && !work.is_send) or_no_memory([&] { rail = rail_of_thread(); });
-      if (rail != nullptr && !take_for(*rail, work)) rail = nullptr;
+      // Without memory for a rail the request goes over the main link.
+      if (is_next && !request.is_send) or_no_memory([&] { rail = rail_of_thread(); });
+      if (rail != nullptr && !take_for(*rail, request)) rail = nullptr;
       if (rail == nullptr) {
-        waiting_.push_back(work);
-        if (is_next) advance(work, finished);
+        waiting_.push_back(request);
+        if (is_next) advance(request, finished);
       }
     }
   }
-  if (rail != nullptr) return post_on(*rail, work);
+  if (rail != nullptr) return post_on(*rail, request);
   finished.finish_all();
 }
 
-// What a peer may ask for that the owner allows.
-Code Session::check(const Work& work, const RemoteRegion& region) {
-  if (work.offset > region.bytes || work.bytes > region.bytes - work.offset ||
-      (is_atomic(work.access) && work.offset % 8 != 0))
+// Checks bounds and rights.
+Code Session::check(const NodeRequest& request, const RemoteRegion& region) {
+  if (request.offset > region.bytes || request.bytes > region.bytes - request.offset ||
+      (is_atomic(request.access) && request.offset % 8 != 0))
     return Code::bad_argument;
-  const std::uint32_t right = work.access == Access::put   ? kWrite
-                              : work.access == Access::get ? kRead
-                                                           : kAtomic;
+  const std::uint32_t right = request.access == Access::put   ? kWrite
+                              : request.access == Access::get ? kRead
+                                                              : kAtomic;
   return (region.rights & right) != 0 ? Code::ok : Code::not_permitted;
 }
 
-// Numbered, so it is sent once; and behind the put, also when both are posted again.
-void Session::post_tag(Work& work) {
-  if (!std::exchange(work.has_tag, false)) return;
-  work.was_tagged = true;
-  NotifyMessage message{{.kind = Kind::notify}, work.tag};
+// The notification is numbered, so it is delivered once; it stays behind the put, even if both are
+// posted again.
+void Session::post_tag(NodeRequest& request) {
+  if (!std::exchange(request.has_tag, false)) return;
+  request.was_tagged = true;
+  NotifyMessage message{{.kind = Kind::notify}, request.tag};
   post_control(message);
 }
 
-// The fabric is done with something there.
+// The fabric has finished a request on the region.
 void Session::drop_posted(RemoteRegion& region) {
   if (--region.num_posted == 0 && region.is_withdrawn) let_go(region);
 }
 
-// Takes it from `waiting_` or `reposts_`, where it is first.
-void Session::end_work(Work& work, Code code, WorkList& finished) {
-  if (work.is_send) --num_sends_;
-  target_side_.drop(work);  // which may have some of it
-  (work.is_repost ? reposts_ : waiting_).remove(work);
-  work.code = code;
-  finished.push_back(work);
+// For the first request of `waiting_` or `reposts_`.
+void Session::end_request(NodeRequest& request, Code code, RequestList& finished) {
+  if (request.is_send) --num_sends_;
+  target_side_.drop(request);  // which may have part of it
+  (request.is_repost ? reposts_ : waiting_).remove(request);
+  request.code = code;
+  finished.push_back(request);
 }
 
-bool Session::advance(Work& work, WorkList& finished) {
-  if (work.is_send) return post_pieces(work, finished);
-  // A message behind it has arrived, so it had, and the owner may use the memory for other data.
-  if (work.was_put && work.id == 0 && link_.has_later_than(work.put_after)) {
-    count_moved(work);
-    end_work(work, Code::ok, finished);
+bool Session::advance(NodeRequest& request, RequestList& finished) {
+  if (request.is_send) return send_fragments(request, finished);
+  // A later message has arrived, so this put has, too, and the owner may have reused the memory.
+  if (request.was_put && request.id == 0 && link_.has_later_than(request.put_after)) {
+    count_moved(request);
+    end_request(request, Code::ok, finished);
     return true;
   }
-  RemoteRegion& region = *work.region;
+  RemoteRegion& region = *request.region;
   if (region.state == RemoteRegion::State::asking) return false;
   if (region.state == RemoteRegion::State::gone) {
-    end_work(work, region.why, finished);
+    end_request(request, region.why, finished);
     return true;
   }
-  if (const Code refused = check(work, region); refused != Code::ok) {
-    end_work(work, refused, finished);
+  if (const Code refused = check(request, region); refused != Code::ok) {
+    end_request(request, refused, finished);
     return true;
   }
   if (region.mapped != nullptr) {
-    do_mapped(work, region.mapped + work.offset);
-    post_tag(work);
-    end_work(work, Code::ok, finished);
+    do_mapped(request, region.mapped + request.offset);
+    post_tag(request);
+    end_request(request, Code::ok, finished);
     return true;
   }
   const fabric::Key* key = region.key_on(main_.theirs);
-  // What the owner's side has begun it ends.
-  const bool by_owner = key == nullptr || work.id != 0 || !can_do(endpoint()->limits(), work);
-  // By messages, which the link holds until all that is put again is under way. A put must not come
-  // behind its notification, which it would there.
-  if (work.is_repost && by_owner && work.id == 0) {
-    if (work.was_tagged) {
-      is_stuck_ = true;
+  // A request that target-side emulation has begun stays there.
+  const bool by_target =
+      key == nullptr || request.id != 0 || !can_do(endpoint()->limits(), request);
+  // Target-side emulation uses messages, which the link holds until all reposts are posted. A put
+  // must not follow its notification, as it would there.
+  if (request.is_repost && by_target && request.id == 0) {
+    if (request.was_tagged) {
+      needs_puts_ = true;
       return false;
     }
-    reposts_.remove(work);
-    // Messages behind it may now arrive before it, so they are no longer its completion.
-    work.is_repost = work.was_put = false;
-    waiting_.push_back(work);
+    reposts_.remove(request);
+    // Later messages may now arrive before it, so they no longer imply its completion.
+    request.is_repost = request.was_put = false;
+    waiting_.push_back(request);
     return true;
   }
-  if (!by_owner && is_striped(work)) {
-    (work.is_repost ? reposts_ : waiting_).remove(work);
-    work.is_repost = false;
-    start_striped(work, finished);
+  if (!by_target && is_striped(request)) {
+    (request.is_repost ? reposts_ : waiting_).remove(request);
+    request.is_repost = false;
+    start_striped(request, finished);
     return true;
   }
   const Code code =
-      by_owner ? target_side_.post(work, {region.handle, work.offset, work.bytes, work.bytes})
-               : post_access(*endpoint(), *link_.link(), work, *key, work.offset);
+      by_target ? target_side_.post(request,
+                                    {region.handle, request.offset, request.bytes, request.bytes})
+                : post_access(*endpoint(), *link_.link(), request, *key, request.offset);
   if (code == Code::again || code == Code::peer_lost) {
     make_busy();
     return false;
   }
   if (code != Code::ok) {
-    end_work(work, code, finished);
+    end_request(request, code, finished);
     return true;
   }
-  (work.is_repost ? reposts_ : waiting_).remove(work);
-  work.is_repost = false;
-  posted_.push_back(work);
+  (request.is_repost ? reposts_ : waiting_).remove(request);
+  request.is_repost = false;
+  posted_.push_back(request);
   ++region.num_posted;
-  if (!by_owner && !work.was_put && work.access == Access::put) {
-    work.was_put = true;
-    work.put_after = link_.last_number();
+  if (!by_target && !request.was_put && request.access == Access::put) {
+    request.was_put = true;
+    request.put_after = link_.last_number();
   }
-  post_tag(work);
+  post_tag(request);
   return true;
 }
 
-void Session::do_mapped(Work& work, std::byte* at) {
-  switch (work.access) {
+void Session::do_mapped(NodeRequest& request, std::byte* at) {
+  switch (request.access) {
     case Access::put:
-      weft::detail::copy(at, work.local, work.bytes);
+      weft::detail::copy(at, request.local, request.bytes);
       return;
     case Access::get:
-      weft::detail::copy(work.local, at, work.bytes);
+      weft::detail::copy(request.local, at, request.bytes);
       return;
     default:
-      work.previous = fabric::apply(atomic_of(work.access), at, work.operand, work.compare);
+      request.previous =
+          fabric::apply(atomic_of(request.access), at, request.operand, request.compare);
   }
 }
 
-bool Session::post_pieces(Work& work, WorkList& finished) {
+bool Session::send_fragments(NodeRequest& request, RequestList& finished) {
   const std::size_t most = endpoint()->limits().message_max - sizeof(PieceMessage);
   do {
-    const std::size_t part = std::min(work.bytes - work.moved, most);
-    PieceMessage message{{.kind = Kind::piece}, work.bytes, work.moved};
-    if (post(message, {work.local + work.moved, part}) != Code::ok) return false;
-    work.moved += part;
-  } while (work.moved < work.bytes);
-  end_work(work, Code::ok, finished);
+    const std::size_t part = std::min(request.bytes - request.moved, most);
+    PieceMessage message{{.kind = Kind::piece}, request.bytes, request.moved};
+    if (post(message, {request.local + request.moved, part}) != Code::ok) return false;
+    request.moved += part;
+  } while (request.moved < request.bytes);
+  end_request(request, Code::ok, finished);
   return true;
 }
 
-void Session::request_done(fabric::Request& request, Code code) noexcept {
-  auto& work = static_cast<Work&>(request);
-  work.session->on_request_done(work, code);
+void Session::request_done(fabric::WorkRequest& posted, Code code) noexcept {
+  auto& request = static_cast<NodeRequest&>(posted);
+  request.session->on_request_done(request, code);
 }
 
-void Session::on_request_done(Work& work, Code code) {
-  WorkList finished;
+void Session::on_request_done(NodeRequest& request, Code code) {
+  RequestList finished;
   bool is_main = true;
   {
     std::lock_guard lock(lock_);
-    posted_.remove(work);
-    is_main = work.rail == nullptr;
-    leave_rail(work);
-    drop_posted(*work.region);
+    posted_.remove(request);
+    is_main = request.rail == nullptr;
+    leave_rail(request);
+    drop_posted(*request.region);
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
-    const bool atomic = is_atomic(work.access);
+    const bool atomic = is_atomic(request.access);
     if (is_broken && state() == State::lost) code = Code::peer_lost;
     if (is_broken && state() != State::lost && !atomic && !is_main) {
-      waiting_.push_back(work);
+      waiting_.push_back(request);
       make_busy();
     } else if (is_broken && state() != State::lost && !atomic) {
-      repost(work);
+      repost(request);
     } else {
-      if (code == Code::ok) count_moved(work);
-      work.code = is_broken && atomic && state() != State::lost ? Code::outcome_unknown : code;
-      finished.push_back(work);
+      if (code == Code::ok) count_moved(request);
+      request.code = is_broken && atomic && state() != State::lost ? Code::outcome_unknown : code;
+      finished.push_back(request);
     }
     if (!waiting_.empty()) make_busy();
   }
-  // What ends on a rail says nothing of the main link.
+  // A completion on a rail is no sign of life on the main link.
   if (is_main) link_.note_received(transport_.now_ns_);
   finished.finish_all();
 }
 
-// Over the next link, and before the messages that were posted after it.
-void Session::repost(Work& work) {
+// Posts the request again over the next link, before the messages that were posted after it.
+void Session::repost(NodeRequest& request) {
   const std::uint64_t now = now_ns();
-  if (work.num_breaks == 0) work.broken_ns = now;
-  if (work.num_breaks < kMostBreaks)
-    ++work.num_breaks;
-  else if (now > work.broken_ns + transport_.timeout_ns())
-    is_worn_ = true;
-  work.is_repost = true;
-  work.is_asked = false;
-  reposts_.push_back(work);
+  if (request.num_breaks == 0) request.broken_ns = now;
+  if (request.num_breaks < kMaxLinkBreaks)
+    ++request.num_breaks;
+  else if (now > request.broken_ns + transport_.timeout_ns())
+    retry_limit_reached_ = true;
+  request.is_repost = true;
+  request.is_asked = false;
+  reposts_.push_back(request);
   link_.hold(true);
   make_busy();
 }
 
-// What the owner's sides say to each other.
+// Messages between the two sides of target-side emulation.
 bool Session::on_target_side(Kind kind, fabric::Bytes bytes) {
   AccessRequest* ended = nullptr;
   Code code = Code::ok;
@@ -244,7 +249,7 @@ bool Session::on_target_side(Kind kind, fabric::Bytes bytes) {
     std::lock_guard lock(lock_);
     if (!target_side_.on_message(kind, bytes, ended, code)) return false;
   }
-  if (ended != nullptr) on_request_done(static_cast<Work&>(*ended), code);
+  if (ended != nullptr) on_request_done(static_cast<NodeRequest&>(*ended), code);
   return true;
 }
 
@@ -281,7 +286,7 @@ void Session::ask(RemoteRegion& region) {
   ResolveMessage message{{.kind = Kind::resolve, .id = region.id}, region.key.bytes};
   post_control(message);
   ++num_asked_;
-  // The answer may come by the socket.
+  // The answer may arrive on the socket.
   if (endpoint()->mapped() != nullptr) ++transport_.num_awaited_;
 }
 
@@ -299,15 +304,15 @@ void Session::remove_use(RegionUse& use) {
   std::lock_guard lock(lock_);
   RemoteRegion& region = *use.region;
   std::erase(region.uses, &use);
-  // Only the map and this use know it: no work is under way. What is still asked for goes with the
-  // answer.
+  // Only the map and this use refer to it: no request is under way. A region that is being resolved
+  // is dropped with the answer.
   if (!region.uses.empty() || region.state == RemoteRegion::State::asking ||
       use.region.use_count() > 2)
     return;
   drop_region(region);
 }
 
-// Nobody uses it any more. What was refused need not be let go.
+// For a region without uses. A refused one has no handle to release.
 void Session::drop_region(RemoteRegion& region) {
   if (region.state == RemoteRegion::State::ready) {
     end_region(region, Code::cancelled);
@@ -377,7 +382,7 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
     Status status =
         mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights, region->mapped);
     if (status == Code::corrupt) return false;
-    if (!status) region->mapped = nullptr;  // no room here: the owner's side does it all
+    if (!status) region->mapped = nullptr;  // no room here: target-side emulation does it all
   }
   if (!refused) region->state = RemoteRegion::State::ready;
   if (is_withdrawn) let_go(*region);
@@ -385,11 +390,11 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
     for (RegionUse* use : region->uses) {
       use->bytes = region->bytes;
       use->rights = region->rights;
-      // release: the two before it.
+      // release: the two stores before it.
       use->base.store(region->mapped, std::memory_order_release);
     }
-  make_busy();  // for those who wait for it
-  // The map and this function alone know it.
+  make_busy();  // for requests that wait for it
+  // Only the map and this function refer to it.
   if (region->uses.empty() && region.use_count() <= 2) drop_region(*region);
   return true;
 }
@@ -408,9 +413,8 @@ bool Session::on_withdrawn(std::uint32_t handle) {
     make_busy();
     return true;
   }
-  // It was let go meanwhile, or the answer with it is still on its way through the socket.
-  if (num_asked_ > 0 && withdrawn_early_.size() < kMostWithdrawn)
-    withdrawn_early_.push_back(handle);
+  // The handle was released meanwhile, or the answer with it is still in the socket.
+  if (num_asked_ > 0 && withdrawn_early_.size() < kMaxWithdrawn) withdrawn_early_.push_back(handle);
   return true;
 }
 
@@ -423,12 +427,12 @@ bool Session::on_piece(const PieceMessage& message, fabric::Bytes data) {
   try {
     if (message.offset == 0) {
       assembled_total_ = message.total;
-      // What a peer only claims costs nothing.
+      // The claimed length alone must not make this process allocate much.
       assembled_.reserve(std::min<std::size_t>(message.total, 4 << 20));
     }
     assembled_.insert(assembled_.end(), data.begin(), data.end());
   } catch (const std::bad_alloc&) {
-    lose(Code::no_memory, "sends a message that there is no memory for");
+    lose(Code::no_memory, "sends a message, and there is no memory to receive it");
     return true;
   }
   if (assembled_.size() < message.total) return data.size() > 0;

@@ -1,4 +1,4 @@
-// The owner's side: which keys name what, and puts, gets and atomics for fabrics that can't.
+// The target's side: the meaning of keys, and target-side emulation of puts, gets and atomics.
 #include <sodium.h>
 #include <unistd.h>
 
@@ -34,19 +34,19 @@ bool Session::on_resolve(const ResolveMessage& message) {
       if (sodium_memcmp(item.secret.data(), parts.secret.data(), item.secret.size()) == 0 &&
           (item.only == 0 || item.only == theirs_.generation))
         grant = &item;
-  std::uint32_t place = 0;
-  while (place < granted_.size() && granted_[place].region != nullptr) ++place;
-  if (grant == nullptr || place >= kMaxHandles) {
+  std::uint32_t index = 0;
+  while (index < granted_.size() && granted_[index].region != nullptr) ++index;
+  if (grant == nullptr || index >= kMaxHandles) {
     std::lock_guard lock(lock_);
     post_control(answer);
     return true;
   }
-  if (place == granted_.size()) granted_.emplace_back();
-  const auto num_uses = static_cast<std::uint16_t>(granted_[place].num_uses + 1);
-  granted_[place] = {region, grant->rights, false, num_uses};
+  if (index == granted_.size()) granted_.emplace_back();
+  const auto num_uses = static_cast<std::uint16_t>(granted_[index].num_uses + 1);
+  granted_[index] = {region, grant->rights, false, num_uses};
   ++region->num_users;
   answer.code = 0;
-  answer.handle = place | static_cast<std::uint32_t>(num_uses) << 16;
+  answer.handle = index | static_cast<std::uint32_t>(num_uses) << 16;
   answer.bytes = region->bytes;
   answer.rights = grant->rights;
 
@@ -63,7 +63,7 @@ bool Session::on_resolve(const ResolveMessage& message) {
       if (status) return true;
     }
   }
-  // Memory that cannot be registered is served by this side.
+  // Target-side emulation serves memory that cannot be registered.
   for (std::uint32_t device = 0; device < std::min(devices_->size(), kMaxDevices); ++device) {
     fabric::Key key;
     if (!registered_key(*(*devices_)[device], *region, grant->rights, key)) continue;
@@ -101,11 +101,11 @@ bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::ui
 }
 
 Session::Granted* Session::find_granted(std::uint32_t handle) {
-  const std::size_t place = handle & 0xffff;
-  if (place >= granted_.size() || granted_[place].region == nullptr ||
-      granted_[place].num_uses != handle >> 16)
+  const std::size_t index = handle & 0xffff;
+  if (index >= granted_.size() || granted_[index].region == nullptr ||
+      granted_[index].num_uses != handle >> 16)
     return nullptr;
-  return &granted_[place];
+  return &granted_[index];
 }
 
 std::byte* Session::find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) {
@@ -131,11 +131,11 @@ bool Session::on_let_go(std::uint32_t handle) {
 }
 
 void Session::withdraw(const std::shared_ptr<Region>& region) {
-  for (std::uint32_t place = 0; place < granted_.size(); ++place) {
-    Granted& granted = granted_[place];
+  for (std::uint32_t index = 0; index < granted_.size(); ++index) {
+    Granted& granted = granted_[index];
     if (granted.region != region || granted.is_withdrawn) continue;
     granted.is_withdrawn = true;
-    const std::uint32_t handle = place | static_cast<std::uint32_t>(granted.num_uses) << 16;
+    const std::uint32_t handle = index | static_cast<std::uint32_t>(granted.num_uses) << 16;
     HandleMessage message{{.kind = Kind::withdrawn, .id = handle}};
     std::lock_guard lock(lock_);
     post_control(message);

@@ -15,7 +15,7 @@
 namespace weft::transport {
 
 bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
-  if (bytes.size() < sizeof hello) return false;  // fabrics may add zeros
+  if (bytes.size() < sizeof hello) return false;  // more is valid: fabrics may add zeros
   std::memcpy(&hello, bytes.data(), sizeof hello);
   return hello.version == kSessionVersion;
 }
@@ -28,7 +28,7 @@ Session::Session(Transport& transport, peer::Connection& connection, bool opens)
       theirs_(connection.theirs()),
       cookie_(connection.cookie()),
       opens_(opens) {
-  again_.reserve(2 * (kMaxDevices + 1));  // the stripes of all devices
+  retries_.reserve(2 * (kMaxDevices + 1));  // the stripes of all devices
 }
 
 Session::~Session() = default;
@@ -101,19 +101,19 @@ Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size
                        {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
 }
 
-// Ends what the link has under way: request_done() takes back what the fabric had.
+// Ends the link: request_done() follows for each request in the fabric.
 void Session::drop_link() {
   fabric::Link* link = nullptr;
   {
     std::lock_guard lock(lock_);
     link = link_.drop(now_ns());
     target_side_.on_link_end();
-    for (Work* work = posted_.first(); work != nullptr;) {
-      Work& one = *std::exchange(work, work->next);
-      if (!one.is_asked || one.access != Access::get) continue;
-      posted_.remove(one);
-      drop_posted(*one.region);
-      repost(one);
+    for (NodeRequest* request = posted_.first(); request != nullptr;) {
+      NodeRequest& get = *std::exchange(request, request->next);
+      if (!get.is_asked || get.access != Access::get) continue;
+      posted_.remove(get);
+      drop_posted(*get.region);
+      repost(get);
     }
   }
   if (link != nullptr) endpoint()->close(*link);
@@ -149,8 +149,8 @@ void Session::note_up() {
     first_device_ = static_cast<std::size_t>(own - devices_->begin());
     num_attempts_ = std::max(devices_->size(), num_their_devices()) > 1 ? 1 : 0;
   }
-  if (is_told_) return;
-  is_told_ = true;
+  if (is_reported_) return;
+  is_reported_ = true;
   {
     std::lock_guard lock(lock_);
     stats_.open(fabric(), theirs_.name.empty() ? theirs_.host : theirs_.name);
@@ -160,7 +160,7 @@ void Session::note_up() {
 
 void Session::on_down(Code why) {
   drop_link();
-  if (why == Code::corrupt) return lose(why, "sends what makes no sense");
+  if (why == Code::corrupt) return lose(why, "sends invalid data");
   if (!endpoint()->limits().breaks) return lose(Code::peer_lost, "its process has ended");
   std::lock_guard lock(lock_);
   link_.back_off(now_ns());
@@ -168,10 +168,10 @@ void Session::on_down(Code why) {
 
 void Session::on_connection_end(const Status& why) {
   connection_ = nullptr;
-  if (why == Code::timed_out) return;  // liveness tells
-  // A frame was lost, or made no sense: what waits for it would wait forever.
+  if (why == Code::timed_out) return;  // the liveness check decides
+  // A frame was lost or invalid: a request that waits for it would wait forever.
   if (why != Code::peer_lost) return lose(why.code(), why.text());
-  // What it sent before is delivered by its link, where that tells its end itself.
+  // A link that reports its end itself delivers all earlier messages before.
   bool ends_itself;
   {
     std::lock_guard lock(lock_);
@@ -195,7 +195,7 @@ Code Session::send(fabric::Bytes bytes) {
 void Session::on_message(fabric::Bytes bytes) {
   Head head;
   fabric::Bytes data;
-  if (!read_message(bytes, head, data)) return lose(Code::corrupt, "sends what makes no sense");
+  if (!read_message(bytes, head, data)) return lose(Code::corrupt, "sends invalid data");
   ReliableLink::Received received;
   {
     std::lock_guard lock(lock_);
@@ -217,7 +217,7 @@ void Session::on_message(fabric::Bytes bytes) {
   }
   if (head.kind == Kind::user) [[likely]]
     return transport_.events_.on_message(*this, data);
-  if (!dispatch(head.kind, bytes)) lose(Code::corrupt, "sends what makes no sense");
+  if (!dispatch(head.kind, bytes)) lose(Code::corrupt, "sends invalid data");
 }
 
 bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
@@ -266,7 +266,7 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
   for (const auto& endpoint : transport_.endpoints_) {
     if (endpoint->name() != body || endpoint->mapped() == nullptr) continue;
     fabric::Link* link = nullptr;
-    // The endpoint's, whatever comes of it.
+    // The endpoint owns them, even if it fails.
     const std::vector<int> offered(descriptors.begin(), descriptors.end());
     std::ranges::fill(descriptors, -1);
     Status status = endpoint->mapped()->accept(offered, link);
@@ -283,18 +283,18 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
 // Progress.
 
 void Session::make_busy() noexcept {
-  // relaxed: the list below has a lock.
+  // relaxed: the lock below orders the list.
   if (is_busy_.exchange(true, std::memory_order_relaxed)) return;
   std::lock_guard lock(transport_.busy_lock_);
-  // There is room: on_met().
+  // Does not allocate: meet() has reserved capacity.
   transport_.busy_.push_back(shared_from_this());
   transport_.has_busy_.store(true, std::memory_order_relaxed);
 }
 
 bool Session::pump() {
-  FinishedWorks finished;
-  bool is_up_now = false, floods = false, lacks_memory = false, is_stuck = false, is_worn = false,
-       wants_rails = false;
+  FinishedRequests finished;
+  bool is_up_now = false, floods = false, lacks_memory = false, needs_puts = false,
+       retry_limit_reached = false, wants_rails = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
@@ -304,30 +304,30 @@ bool Session::pump() {
       wants_rails |= rail->is_wanted;
     }
     if (link_.is_up())
-      while (Work* work = reposts_.first())
-        if (!advance(*work, finished)) break;
+      while (NodeRequest* request = reposts_.first())
+        if (!advance(*request, finished)) break;
     // Messages must not overtake the puts before them.
     link_.hold(!reposts_.empty());
     is_up_now = link_.pump();
     if (link_.is_up() && !reposts_.empty()) make_busy();
     if (link_.is_up() && reposts_.empty()) {
-      while (Work* work = waiting_.first())
-        if (!advance(*work, finished)) break;
+      while (NodeRequest* request = waiting_.first())
+        if (!advance(*request, finished)) break;
       if (!target_side_.pump()) make_busy();
     }
     pump_stripes(finished);
     floods = link_.floods();
     lacks_memory = link_.lacks_memory();
-    is_stuck = std::exchange(is_stuck_, false);
-    is_worn = is_worn_;
+    needs_puts = std::exchange(needs_puts_, false);
+    retry_limit_reached = retry_limit_reached_;
   }
   if (wants_rails) open_rails(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
-  if (floods) lose(Code::no_memory, "asks for much and reads nothing");
-  if (is_stuck) try_another_device();
-  if (is_worn) lose(Code::peer_lost, "has links that break under one request");
-  if (lacks_memory) lose(Code::no_memory, "is owed messages that there is no memory for");
+  if (floods) lose(Code::no_memory, "asks for much and reads no answers");
+  if (needs_puts) try_another_device();
+  if (retry_limit_reached) lose(Code::peer_lost, "has links that break under one request");
+  if (lacks_memory) lose(Code::no_memory, "needs messages, and there is no memory to send them");
   return is_busy_.load(std::memory_order_relaxed);
 }
 
@@ -335,8 +335,8 @@ void Session::try_another_device() {
   bool is_too_long = false;
   {
     std::lock_guard lock(lock_);
-    const Work* stuck = reposts_.first();
-    is_too_long = stuck != nullptr && now_ns() > stuck->broken_ns + transport_.timeout_ns();
+    const NodeRequest* first = reposts_.first();
+    is_too_long = first != nullptr && now_ns() > first->broken_ns + transport_.timeout_ns();
   }
   if (!is_too_long) return on_down(Code::peer_lost);
   lose(Code::peer_lost,
@@ -355,12 +355,12 @@ void Session::tick(std::uint64_t now) {
     std::lock_guard lock(lock_);
     const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
                        !striped_.empty() || link_.has_unsent() || num_asked_ > 0;
-    // Who connected opens a broken link again. If nothing comes of that it may not know that it is
-    // broken: then the other side does.
+    // The side that connected opens a broken link again. It may not know that the link is broken:
+    // then the other side opens it after a while.
     due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
   }
   if (due == ReliableLink::Due::gone)
-    lose(Code::peer_lost, fmt::format("was not heard of for {} ms", timeout / 1'000'000));
+    lose(Code::peer_lost, fmt::format("was silent for {} ms", timeout / 1'000'000));
   if (due == ReliableLink::Due::stalled) {
     drop_link();
     std::lock_guard lock(lock_);
@@ -391,24 +391,24 @@ void Session::lose(Code code, std::string_view why) noexcept {
       why_ = {code, fmt::format("{} {}", theirs_.name.empty() ? "the peer" : theirs_.name, why)};
     });
   }
-  // Else nobody here would hear of it.
+  // Otherwise nothing here would report it.
   if (code == Code::no_memory && user == nullptr)
-    or_no_memory([&] { log_line(LogLevel::warn, -1, "turned away: {}", why_.text()); });
+    or_no_memory([&] { log_line(LogLevel::warn, -1, "refused a peer: {}", why_.text()); });
   // acquire: pairs with the end of post_on().
   while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
   or_no_memory([&] { drop_link(); });
   or_no_memory([&] { drop_rails(); });
-  WorkList finished;
+  RequestList finished;
   {
     std::lock_guard lock(lock_);
     for (auto& [key, region] : regions_) end_region(*region, code);
     regions_.clear();
-    again_.clear();
-    for (WorkList* list : {&waiting_, &reposts_, &posted_, &striped_})
-      while (Work* work = list->pop_front()) {
-        target_side_.drop(*work);
-        work->code = code;
-        finished.push_back(*work);
+    retries_.clear();
+    for (RequestList* list : {&waiting_, &reposts_, &posted_, &striped_})
+      while (NodeRequest* request = list->pop_front()) {
+        target_side_.drop(*request);
+        request->code = code;
+        finished.push_back(*request);
       }
     num_sends_ = 0;
   }

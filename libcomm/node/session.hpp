@@ -1,15 +1,15 @@
 #pragma once
-// Session: what this Node has with one peer in one life of it. Written once for all fabrics.
+// Session: the connection of this Node to one peer in one life of it. Written once for all fabrics.
 //
-// A session has a link. Where links can break (Limits::breaks), the side that connected opens
-// another, at growing intervals, and the other one if nothing comes of that; both say what they
-// have received, messages are numbered, kept until acknowledged and sent again, puts and gets that
-// had not ended are posted again, and an atomic ends with outcome_unknown. After the timeout the
-// session is lost, for good: all its works end with peer_lost. Fabrics that cannot put, get or do
-// atomics have the owner's side do it, by messages.
+// A session has a link. If links can break (Limits::breaks), the side that connected opens another,
+// at growing intervals, and the other side if that fails; both report the last message received,
+// messages are numbered, kept until acknowledged and sent again, unfinished puts and gets are
+// posted again, and an atomic ends with outcome_unknown. After the timeout the session is lost, for
+// good: all its requests end with peer_lost. For fabrics without puts, gets or atomics target-side
+// emulation does them, by messages.
 //
-// Threads. start(), send(), import(): any thread; one short lock. The rest: under the transport's
-// progress lock, by whoever polls.
+// Threads. start(), send(), import(): any thread; one short lock. All others: under the transport's
+// progress lock, by the thread that polls.
 #include <pthread.h>
 
 #include <map>
@@ -21,7 +21,7 @@
 #include "base/spin_lock.hpp"
 #include "base/stats.hpp"
 #include "node/rails.hpp"
-#include "node/work.hpp"
+#include "node/request.hpp"
 #include "peer/bootstrap.hpp"
 #include "peer/messages.hpp"
 #include "peer/reliable_link.hpp"
@@ -49,19 +49,19 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   bool is_mapped() const { return endpoint() != nullptr && endpoint()->mapped() != nullptr; }
   void* user = nullptr;  // the facade's
 
-  // Posts the work, or keeps it until it can be. It ends by finish(), maybe before the return.
-  void start(Work& work);
+  // Posts the request, or queues it. It ends by finish(), maybe before the return.
+  void start(NodeRequest& request);
   // Copies a message of at most message_max() bytes. again: no room now.
   Code send(fabric::Bytes bytes);
   std::size_t message_max() const { return message_max_; }
-  // The region of this key, asked for at its first use.
+  // The region of this key, resolved at its first use.
   std::shared_ptr<RemoteRegion> import(const MemoryKey& key);
   void add_use(RegionUse& use);
   void remove_use(RegionUse& use);
 
-  // By the transport.
+  // Called by the transport.
   Status begin(fabric::Endpoint& endpoint);  // opens the first link
-  // A link that the peer opened, over that device of it.
+  // Takes a link that the peer opened, over that device of the peer.
   void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
                  std::uint32_t device);
   bool take_rail(fabric::Endpoint& endpoint, fabric::Link& link, std::size_t number,
@@ -72,10 +72,10 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void on_message(fabric::Bytes bytes);
   bool on_frame(peer::FrameType type, std::string_view body, std::span<int> descriptors);
   void on_connection_end(const Status& why);
-  // Moves on what waits; false once nothing does.
+  // Advances queued requests; false once none is queued.
   bool pump();
   void tick(std::uint64_t now_ns);
-  // Nobody has polled for long: silence counts from now on.
+  // After a long time without polls: the peer's silence counts from now on.
   void note_away(std::uint64_t now_ns);
   void lose(Code code, std::string_view why) noexcept;
   void withdraw(const std::shared_ptr<Region>& region);
@@ -109,12 +109,12 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
     stats_.row().add(stats::Counter::sent, 1);
     stats_.row().add(stats::Counter::sent_bytes, bytes);
   }
-  // A put, get or atomic has moved its bytes without the owner.
-  void count_moved(const Work& work) noexcept {
-    if (work.access == Access::get)
-      stats_.row().add(stats::Counter::copied_bytes, work.bytes);
+  // Counts a put, get or atomic that the fabric has done.
+  void count_moved(const NodeRequest& request) noexcept {
+    if (request.access == Access::get)
+      stats_.row().add(stats::Counter::copied_bytes, request.bytes);
     else
-      count_sent(work.bytes);
+      count_sent(request.bytes);
   }
   void make_busy() noexcept override;
   void try_another_device();
@@ -126,22 +126,22 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void drop_link();
   std::size_t num_their_devices() const { return theirs_.num_devices(fabric()); }
 
-  // requests.cpp; under lock_. False: it must wait.
-  bool advance(Work& work, WorkList& finished);
-  static Code check(const Work& work, const RemoteRegion& region);
-  void post_tag(Work& work);
+  // requests.cpp; under lock_. False: the request must wait.
+  bool advance(NodeRequest& request, RequestList& finished);
+  static Code check(const NodeRequest& request, const RemoteRegion& region);
+  void post_tag(NodeRequest& request);
   void drop_posted(RemoteRegion& region);
-  void repost(Work& work);
-  bool post_pieces(Work& work, WorkList& finished);
-  void do_mapped(Work& work, std::byte* at);
-  void end_work(Work& work, Code code, WorkList& finished);
-  void on_request_done(Work& work, Code code);
-  static void request_done(fabric::Request& request, Code code) noexcept;
+  void repost(NodeRequest& request);
+  bool send_fragments(NodeRequest& request, RequestList& finished);
+  void do_mapped(NodeRequest& request, std::byte* at);
+  void end_request(NodeRequest& request, Code code, RequestList& finished);
+  void on_request_done(NodeRequest& request, Code code);
+  static void request_done(fabric::WorkRequest& request, Code code) noexcept;
   void end_region(RemoteRegion& region, Code why);
   void drop_region(RemoteRegion& region);
   void let_go(RemoteRegion& region);
   void ask(RemoteRegion& region);
-  // Of what the owner answers; they take lock_. False: it makes no sense.
+  // Answers of the owner; they take lock_. False: invalid.
   bool on_device_key(const DeviceKeyMessage& message);
   bool on_resolved(const ResolvedMessage& message, int* descriptor);
   bool on_target_side(Kind kind, fabric::Bytes bytes);
@@ -160,18 +160,18 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void drop_rail(Rail& rail);
   void drop_rails();
   void tick_rails(std::uint64_t now_ns);
-  bool take_for(Rail& rail, Work& work);
-  void post_on(Rail& rail, Work& work);
-  static void leave_rail(Work& work);
-  bool is_striped(const Work& work) const;
-  void start_striped(Work& work, WorkList& finished);
-  bool next_piece(const Rail& rail, Piece& piece, WorkList& finished);
-  void pump_stripes(WorkList& finished);
-  void hand_out(Rail& rail, fabric::Endpoint& endpoint, fabric::Link& link, WorkList& finished);
-  static void stripe_done(fabric::Request& request, Code code) noexcept;
+  bool take_for(Rail& rail, NodeRequest& request);
+  void post_on(Rail& rail, NodeRequest& request);
+  static void leave_rail(NodeRequest& request);
+  bool is_striped(const NodeRequest& request) const;
+  void start_striped(NodeRequest& request, RequestList& finished);
+  bool next_segment(const Rail& rail, Segment& segment, RequestList& finished);
+  void pump_stripes(RequestList& finished);
+  void hand_out(Rail& rail, fabric::Endpoint& endpoint, fabric::Link& link, RequestList& finished);
+  static void stripe_done(fabric::WorkRequest& request, Code code) noexcept;
   void on_stripe_done(Rail::Stripe& stripe, Code code);
-  void fail_striped(Work& work, Code code, WorkList& finished);
-  void end_striped(Work& work, WorkList& finished);
+  void fail_striped(NodeRequest& request, Code code, RequestList& finished);
+  void end_striped(NodeRequest& request, RequestList& finished);
 
   // serving.cpp; under the progress lock.
   bool on_resolve(const ResolveMessage& message);
@@ -188,25 +188,25 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   TargetSide target_side_;
   std::size_t message_max_ = 0;
 
-  WorkList waiting_;          // in order
-  WorkList posted_;           // the fabric has them, or the owner's side
-  WorkList reposts_;          // were under way when the link broke; messages must not overtake them
-  WorkList striped_;          // with pieces that nobody has been given
-  std::vector<Piece> again_;  // pieces whose rail went down
-  bool is_stuck_ = false;     // the first of them is a notified put, and this device has no puts
-  bool is_worn_ = false;      // one of them has broken too many links
-  std::size_t num_sends_ = 0;  // long messages in waiting_
+  RequestList waiting_;           // in order
+  RequestList posted_;            // in the fabric, or in target-side emulation
+  RequestList reposts_;           // in flight when the link broke; messages must not overtake them
+  RequestList striped_;           // with segments that no rail has been given
+  std::vector<Segment> retries_;  // pieces whose rail went down
+  bool needs_puts_ = false;       // the first repost is a notified put, and this device has no puts
+  bool retry_limit_reached_ = false;  // one of them has broken too many links
+  std::size_t num_sends_ = 0;         // long messages in waiting_
   std::map<MemoryKey, std::shared_ptr<RemoteRegion>> regions_;
   std::uint32_t last_question_ = 0;
   std::size_t num_asked_ = 0;  // questions that have no answer yet
-  // Handles that were withdrawn before the answer with them came, by another way.
+  // Handles whose withdrawal has overtaken the answer with them, which came by the socket.
   std::vector<std::uint32_t> withdrawn_early_;
 
-  // Of the fabric in use, from the first link on: this Node's devices.
+  // This Node's devices of the fabric in use, from the first link on.
   const std::vector<fabric::Endpoint*>* devices_ = nullptr;
   std::size_t first_device_ = 0, num_attempts_ = 0;  // of the main link
   Rail main_{*this, 0};
-  std::vector<std::unique_ptr<Rail>> rails_;  // from number 1 on; null: not wanted yet
+  std::vector<std::unique_ptr<Rail>> rails_;  // from number 1 on; null: not used yet
   std::atomic<bool> has_rails_{false};
   std::vector<pthread_t> posters_;   // threads by their first post
   std::atomic<int> num_posting_{0};  // threads in post_on()
@@ -223,8 +223,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   peer::NodeAddress theirs_;
   peer::Bytes16 cookie_;
   const bool opens_;
-  bool is_told_ = false;  // the program knows of this peer
-  Status why_;            // once it is lost
+  bool is_reported_ = false;  // the program knows of this peer
+  Status why_;                // once it is lost
 };
 
 }  // namespace weft::transport

@@ -16,10 +16,10 @@ namespace weft::transport {
 namespace {
 
 constexpr std::uint64_t kTickNs = 5'000'000;
-constexpr std::uint64_t kSocketsNs = 500'000;  // between two looks while polls have other work
+constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the sockets
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
-constexpr std::string_view kNoMemory = "needs memory of which there is none left here";
+constexpr std::string_view kNoMemory = "needs memory, and there is none left here";
 
 peer::NodeAddress own_address(std::string name,
                               const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
@@ -68,9 +68,9 @@ const std::vector<fabric::Endpoint*>& Transport::devices_of(
 
 void Transport::end() {
   std::lock_guard lock(progress_);
-  in_poll_ = true;  // no poll from here on
+  in_poll_ = true;  // disables poll()
   while (!sessions_.empty())
-    sessions_.back()->lose(Code::cancelled, "was left: the Node has ended");
+    sessions_.back()->lose(Code::cancelled, "was closed: the Node has ended");
   for (const auto& connecting : std::exchange(connecting_, {}))
     if (!connecting->is_done) {
       connecting->status = status_of(Code::cancelled, "the Node has ended");
@@ -85,7 +85,7 @@ Transport::~Transport() { end(); }
 // Meeting.
 
 Status Transport::listen(std::string_view address) {
-  // Processes of the host come by a Unix socket, so that they can share memory.
+  // Processes of the host connect by a Unix socket, so that they can share memory.
   std::string text;
   if (!address.starts_with("unix:"))
     if (Status status = this->address(text); !status) return status;
@@ -101,9 +101,9 @@ Status Transport::address(std::string& text) {
     if (Status status = bootstrap_.listen(fmt::format("unix:@weft-{:016x}", own.generation));
         !status)
       return status;
-  peer::NodeAddress told = own;
-  told.bootstraps = peer::reached_at(own.bootstraps, peer::kMaxBootstraps);
-  text = peer::to_text(told);
+  peer::NodeAddress advertised = own;
+  advertised.bootstraps = peer::reached_at(own.bootstraps, peer::kMaxBootstraps);
+  text = peer::to_text(advertised);
   return {};
 }
 
@@ -120,7 +120,8 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
     const bool is_here = theirs.host == bootstrap_.own().host;
     for (const std::string& item : theirs.bootstraps)
       if (!item.starts_with("unix:")) to->candidates.push_back(item);
-    // Bridges to containers have one address on many hosts: what is this host's, too, leads to it.
+    // Bridges to containers have the same address on many hosts: one that this host has, too, leads
+    // to this host.
     if (!is_here && to->candidates.size() > 1) {
       const std::vector<std::string> own = peer::own_addresses();
       std::erase_if(to->candidates, [&](const std::string& item) {
@@ -146,7 +147,7 @@ void Transport::try_next(std::shared_ptr<Connecting> connecting) {
   while (!connecting->candidates.empty()) {
     const std::string address = std::move(connecting->candidates.back());
     connecting->candidates.pop_back();
-    // One that does not answer leaves time for the others.
+    // Each address gets a share of the time, in case it does not answer.
     const std::uint64_t left = connecting->candidates.size() + 1, now = now_ns();
     const std::uint64_t deadline_ns =
         now + (connecting->deadline_ns - std::min(connecting->deadline_ns, now)) / left;
@@ -169,7 +170,6 @@ Transport::Connecting* Transport::connecting_to(const Session& session) {
   return nullptr;
 }
 
-// Null: none.
 void Transport::end_connecting(Connecting* pointer, Status status,
                                std::shared_ptr<Session> session) {
   const auto connecting = find(pointer);
@@ -188,10 +188,10 @@ bool Transport::on_met(peer::Connection& connection, bool connected_here) {
   if (or_no_memory([&] { stays = meet(connection, connected_here, session); }) == Code::ok)
     return stays;
   if (session != nullptr) {
-    session->connection_ = nullptr;  // closed by the answer
+    session->connection_ = nullptr;  // returning false closes it
     session->lose(Code::no_memory, kNoMemory);
   } else {
-    log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
+    log_line(LogLevel::warn, -1, "refused a peer: no memory for it");
   }
   if (connected_here) end_connecting(find(client).get(), Code::no_memory, nullptr);
   return false;
@@ -204,7 +204,7 @@ bool Transport::meet(peer::Connection& connection, bool connected_here,
   if (connected_here) {
     connecting = find(connection.client);
     if (connecting == nullptr) return false;
-    // To memory of this host only a Unix socket leads.
+    // Memory of this host can be shared only through a Unix socket.
     if (!connection.is_unix() && !connecting->tried_unix && theirs.host == bootstrap_.own().host &&
         mapped() != nullptr) {
       connecting->tried_unix = true;
@@ -225,7 +225,7 @@ bool Transport::meet(peer::Connection& connection, bool connected_here,
   }
   session = std::make_shared<Session>(*this, connection, connected_here);
   if (connected_here) connecting->session = session;
-  // So that make_busy() and lose() need none.
+  // So that make_busy() and lose() do not allocate.
   make_room(sessions_);
   make_room(lost_, sessions_.size() + 1);
   {
@@ -250,7 +250,7 @@ bool Transport::meet(peer::Connection& connection, bool connected_here,
     if (begun) return true;
     status = begun;
   }
-  session->connection_ = nullptr;  // closed by the answer
+  session->connection_ = nullptr;  // returning false closes it
   end_connecting(connecting.get(), status, nullptr);
   session->lose(status.code(), status.text());
   return false;
@@ -290,7 +290,7 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   const auto found = by_cookie_.find(opening.cookie);
   if (found == by_cookie_.end()) return false;
   const auto keeps = found->second->shared_from_this();
-  // What it has under way counts on the limits of its fabric.
+  // Requests under way rely on the limits of the session's fabric.
   if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
   if (opening.rail != 0) {
     bool takes = false;
@@ -298,13 +298,13 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
     return takes;
   }
   if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
-  // Of two that open to each other at once, the link of the one that connected counts.
+  // If both sides open a link at once, the one of the side that connected wins.
   if (keeps->opens_ && keeps->is_opening()) return false;
   guard(*keeps, [&] { keeps->take_link(*polled_, link, opening.received, opening.device); });
   return keeps->state() != Session::State::lost;
 }
 
-// The peer's resume follows on the main link.
+// Does nothing for the main link: the peer's resume message follows.
 void Transport::on_up(fabric::Link& link) {
   auto& rail = *static_cast<Rail*>(link.client);
   if (rail.number != 0) rail.session.on_rail_up(rail);
@@ -356,7 +356,7 @@ void Transport::close(Session& session) {
   while (session.has_unsent() && session.state() == Session::State::up && now_ns() < limit &&
          !in_poll_)
     poll();
-  session.lose(Code::cancelled, "was left");
+  session.lose(Code::cancelled, "was closed");
 }
 
 void Transport::close_all() {
@@ -425,14 +425,14 @@ void Transport::drop(const std::shared_ptr<Region>& region) {
 bool Transport::poll() {
   std::unique_lock lock(progress_, std::try_to_lock);
   if (!lock.owns_lock() || in_poll_) return false;
-  // Also when a callback of the program throws.
+  // Resets the flag even if a callback of the program throws.
   struct InPoll {
     explicit InPoll(bool& is_set) : value(is_set) { value = true; }
     ~InPoll() { value = false; }
     bool& value;
   } const in_poll(in_poll_);
   bool any = false;
-  // By index: a link over another one may come meanwhile.
+  // By index: a link may add another endpoint meanwhile.
   for (std::size_t i = 0; i < used_.size(); ++i) any |= poll_endpoint(*used_[i]);
   if (has_busy_.load(std::memory_order_relaxed)) [[unlikely]] {
     {
@@ -447,7 +447,7 @@ bool Transport::poll() {
   num_polls_.store(polls, std::memory_order_relaxed);
   if (is_urgent_ || polls % kTickPolls == 0 || num_awaited_.load(std::memory_order_relaxed) > 0)
       [[unlikely]] {
-    or_no_memory([&] { tick(); });  // else the next one
+    or_no_memory([&] { tick(); });  // without memory the next tick does it
   }
   return any;
 }
@@ -456,9 +456,9 @@ bool Transport::poll_endpoint(fabric::Endpoint& endpoint) {
   polled_ = &endpoint;
   bool any = false;
   if (or_no_memory([&] { any = endpoint.poll(*this); }) == Code::ok) return any;
-  log_line(LogLevel::warn, -1, "{}: there is no memory for something that has arrived",
+  log_line(LogLevel::warn, -1, "{}: no memory for a message that has arrived: its peers are lost",
            endpoint.name());
-  // Whose it was is not known, and who waits for it would wait forever.
+  // The sender is unknown, and a request that waits for the message would wait forever.
   for (std::size_t i = sessions_.size(); i-- > 0;) {
     if (i >= sessions_.size() || sessions_[i]->endpoint() != &endpoint) continue;
     const auto keeps = sessions_[i];
@@ -481,7 +481,7 @@ void Transport::tick() {
     last_sockets_ns_ = now_ns_;
   }
   if (now_ns_ > last_tick_ns_ + kTickNs) {
-    // Whoever was away (stopped, starved, or without polls) cannot tell who has been silent.
+    // A process that was away (stopped, starved, or without polls) cannot judge its peers' silence.
     const bool was_away = last_tick_ns_ != 0 && now_ns_ > last_tick_ns_ + timeout_ns_ / 4;
     last_tick_ns_ = now_ns_;
     const std::uint64_t now = now_ns();

@@ -1,6 +1,6 @@
 #pragma once
 // Transport: the sessions of a Node, the endpoints that carry them, and the memory that peers may
-// use. Everything moves in poll(), under the progress lock.
+// access. All progress happens in poll(), under the progress lock.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -27,12 +27,12 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
    protected:
     ~Events() = default;
   };
-  // Whether a connect has ended, and how.
+  // The state of a connect, and its outcome.
   struct Connecting {
     bool is_done = false;
     Status status;
     std::shared_ptr<Session> session;
-    // The rest is the transport's.
+    // Private to the transport.
     std::uint64_t deadline_ns = 0;
     std::vector<std::string> candidates;  // addresses to try, the next last
     bool tried_unix = false;
@@ -43,7 +43,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
             std::vector<std::unique_ptr<fabric::Endpoint>> endpoints);
   ~Transport();
 
-  // Held by callers of everything but poll(); recursive, as events may call.
+  // Callers of everything but poll() hold it; recursive, as events may call.
   std::recursive_mutex& progress_lock() { return progress_; }
 
   Status listen(std::string_view address);
@@ -51,26 +51,26 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void connect(std::string_view address, std::uint64_t deadline_ns, std::shared_ptr<Connecting> to);
   // Ends the session in good order.
   void close(Session& session);
-  // Says goodbye to all and waits for what they have not acknowledged.
+  // Sends every peer a goodbye and waits until they have acknowledged all messages.
   void close_all();
-  // Ends all that there is; only drop() may follow.
+  // Ends all sessions and connects; only drop() may follow.
   void end();
 
   Status add_region(std::byte* address, std::size_t bytes, bool allocated,
                     std::shared_ptr<Region>& region);
   Status make_key(Region& region, std::uint32_t rights, std::uint64_t only, MemoryKey& key);
-  // Takes the memory back; is_free() says when nobody uses it any more.
+  // Withdraws the memory; is_free() returns true once no peer uses it any more.
   void withdraw(const std::shared_ptr<Region>& region);
   bool is_free(const Region& region) const { return region.num_users == 0; }
   void drop(const std::shared_ptr<Region>& region);
   fabric::Mapped* mapped();
 
-  // Moves things on if no other thread does. True if anything happened.
+  // Makes progress if no other thread does. True if anything happened.
   bool poll();
   // Before a sleep on wait_fd(). False: there is something to do.
   bool arm();
   int wait_fd() const { return epoll_.get(); }
-  // How long a sleep may last.
+  // The longest sleep allowed.
   int sleep_ms();
   std::uint64_t num_polls() const { return num_polls_.load(std::memory_order_relaxed); }
 
@@ -90,7 +90,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void on_down(fabric::Link& link, Code why) override;
   void on_message(fabric::Link& link, fabric::Bytes bytes) override;
 
-  // What there is no memory for ends the session that wants it.
+  // Runs f; without memory for it the session is lost.
   template <class F>
   static void guard(Session& session, F&& f) noexcept;
   bool meet(peer::Connection& connection, bool connected_here, std::shared_ptr<Session>& session);
@@ -103,7 +103,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void tick();
   bool poll_endpoint(fabric::Endpoint& endpoint);
   void note_used(fabric::Endpoint& endpoint);
-  // All of the same fabric.
+  // All endpoints of the same fabric.
   const std::vector<fabric::Endpoint*>& devices_of(const fabric::Endpoint& endpoint) const;
 
   Events& events_;
@@ -111,14 +111,14 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   const std::uint64_t timeout_ns_;
   std::vector<std::unique_ptr<fabric::Endpoint>> endpoints_;
   std::vector<std::vector<fabric::Endpoint*>> devices_;  // by fabric
-  // Those that sessions have links over: polled each time, the others now and then.
+  // The endpoints that sessions have links over: polled each time, the others now and then.
   std::vector<fabric::Endpoint*> used_;
   Descriptor epoll_;
 
   std::recursive_mutex progress_;
   bool in_poll_ = false;
   fabric::Endpoint* polled_ = nullptr;
-  bool is_urgent_ = true;            // sockets are looked at in the next poll
+  bool is_urgent_ = true;            // the next poll polls the sockets
   std::atomic<int> num_awaited_{0};  // connects and mappings, which come by sockets
   std::uint64_t now_ns_ = 0;         // of the last tick
   std::uint64_t last_tick_ns_ = 0, last_sockets_ns_ = 0;

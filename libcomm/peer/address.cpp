@@ -59,19 +59,18 @@ Status decode(std::string_view bytes, NodeAddress& address) {
   read.name = reader.text(kMaxNameBytes);
   read.host = reader.text(kMaxNameBytes);
   const std::size_t num_bootstraps = reader.value<std::uint8_t>();
-  if (num_bootstraps > kMaxBootstraps)
-    return {Code::corrupt, "the address of a Node makes no sense"};
+  if (num_bootstraps > kMaxBootstraps) return {Code::corrupt, "the address of a Node is invalid"};
   for (std::size_t i = 0; i < num_bootstraps; ++i)
     read.bootstraps.emplace_back(reader.text(kMaxBootstrapBytes));
   const std::size_t num_fabrics = reader.value<std::uint8_t>();
-  if (num_fabrics > kMaxItems) return {Code::corrupt, "the address of a Node makes no sense"};
+  if (num_fabrics > kMaxItems) return {Code::corrupt, "the address of a Node is invalid"};
   for (std::size_t i = 0; i < num_fabrics; ++i) {
     std::string fabric(reader.text(kMaxNameBytes));
     read.fabrics.push_back({std::move(fabric), std::string(reader.text(kMaxFabricBytes))});
   }
   // A name with a byte 0 would be another one in C.
   if (!reader.complete() || read.generation == 0 || read.name.find('\0') != std::string::npos)
-    return {Code::corrupt, "the address of a Node makes no sense or was cut off"};
+    return {Code::corrupt, "the address of a Node is invalid or truncated"};
   address = std::move(read);
   return {};
 }

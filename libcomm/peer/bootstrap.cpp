@@ -384,7 +384,7 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
           return false;
         }
         if (!makes_sense) {
-          fail(connection, {Code::corrupt, "a peer's frame makes no sense"});
+          fail(connection, {Code::corrupt, "a frame of the peer is invalid"});
           return false;
         }
         continue;
@@ -473,7 +473,7 @@ void Bootstrap::end_failed(Events& events, Connection& connection) {
   close(connection);
 }
 
-// One that tries again and again is a warning once a minute.
+// A process that tries repeatedly is logged once a minute.
 void Bootstrap::log_refused(const std::string& who, const std::string& why, bool is_short) {
   const std::string text = fmt::format("refused {}: {}", who, why);
   const std::uint64_t now = now_ns();
@@ -516,7 +516,7 @@ bool Bootstrap::poll(Events& events) {
       // Connections that cannot be accepted are refused.
       if (or_no_memory([&] { accept_all(*reinterpret_cast<Listener*>(pointer & ~kIsListener)); }) !=
           Code::ok)
-        log_line(LogLevel::warn, -1, "a peer was turned away: there is no memory for it");
+        log_line(LogLevel::warn, -1, "refused a peer: no memory for it");
       continue;
     }
     auto& connection = *reinterpret_cast<Connection*>(pointer);

@@ -129,7 +129,7 @@ Handshake::State Handshake::on_hello(std::string_view body, std::string& out) {
                             version, kHandshakeVersion),
                 &out);
   nonces_[0] = reader.value<Bytes32>();
-  if (!reader.complete()) return fail(Code::corrupt, "the hello makes no sense", &out);
+  if (!reader.complete()) return fail(Code::corrupt, "the hello is invalid", &out);
   std::string answer;
   append_value(answer, kHandshakeVersion);
   append_value(answer, nonces_[1]);
@@ -147,7 +147,7 @@ Handshake::State Handshake::on_challenge(std::string_view body, std::string& out
                             version, kHandshakeVersion),
                 nullptr);
   nonces_[1] = reader.value<Bytes32>();
-  if (!reader.complete()) return fail(Code::corrupt, "the challenge makes no sense", nullptr);
+  if (!reader.complete()) return fail(Code::corrupt, "the challenge is invalid", nullptr);
   std::string answer;
   append_value(answer, mac(Role::connects, own_));
   answer += own_;

@@ -9,8 +9,8 @@
 //                                             refused    why (instead of any)
 //
 // A mac is libsodium's keyed hash, under the secret, of the role, both nonces and what follows it.
-// So a stranger learns that something here speaks this protocol, and nothing else. What travels is
-// not encrypted. docs/design/wire.md has the page.
+// So a foreign process learns only that something here speaks this protocol. The data are not
+// encrypted. docs/design/wire.md has the page.
 #include <array>
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
-// What sessions send each other through a fabric's messages: one struct a message, each
-// beginning with the head, and data behind it where it says so. docs/design/wire.md has the page. A
-// peer's bytes are copied before they are checked (read_message).
+// The messages between sessions, over a fabric's messages: one struct a message, each beginning
+// with the head, and followed by data if it says so. docs/design/wire.md has the page. A peer's
+// bytes are copied before they are checked (read_message).
 #include <array>
 #include <cstdint>
 #include <cstring>

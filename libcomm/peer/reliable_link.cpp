@@ -129,7 +129,7 @@ void ReliableLink::post_control(Head& head, std::size_t head_bytes) noexcept {
 }
 
 Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
-                             fabric::Request* request) {
+                             fabric::WorkRequest* request) {
   if (state_ != State::up) return Code::peer_lost;
   // Messages that were kept before go first, so that all arrive in the order of posting, unless
   // those are held.
@@ -173,7 +173,7 @@ bool ReliableLink::drop_acknowledged(std::uint32_t acked) {
   return more <= 0 || resend_.drop_until(dropped + static_cast<std::uint32_t>(more));
 }
 
-// False: it makes no sense. is_new: it has not been received before.
+// False: invalid. is_new: it has not been received before.
 bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_new) {
   is_new = true;
   if (!drop_acknowledged(head.acked)) return false;

@@ -81,7 +81,7 @@ class ReliableLink {
   // Sends a message that is not numbered: ok, again, or peer_lost while no link is up.
   // request: the body stays as it is until done(), where the fabric has messages in place.
   Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
-                 fabric::Request* request = nullptr);
+                 fabric::WorkRequest* request = nullptr);
   // While set, kept messages wait for something that must go before them.
   void hold(bool held) { is_held_ = held; }
 
@@ -128,8 +128,8 @@ class ReliableLink {
   std::uint32_t unacked_messages_ = 0;
   std::size_t unacked_bytes_ = 0;
 
-  // Where nothing is kept. Of messages alone, what was sent since the peer was last heard of needs
-  // it to be there, and room that there was not before is a sign of it.
+  // For links that keep no messages. A message sent since the last sign of life needs the peer to
+  // be alive, and room in a link that was full is a sign of life.
   bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
 
   std::uint64_t began_ns_;

@@ -34,9 +34,9 @@ std::string_view host_of(std::string_view address);
 // The addresses at which others reach sockets bound to these: 0.0.0.0 or [::] becomes the addresses
 // of the interfaces. At most `most`; among similar ones those of the first interface come last.
 std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::size_t most);
-// Who is at the other end, for messages: "the process at 10.0.0.2", "process 123 of user 1000".
+// Describes the other end, for messages: "the process at 10.0.0.2", "process 123 of user 1000".
 std::string other_end(int fd);
-// Whether the process at the other end of this Unix socket is of the same user.
+// Returns true if the process at the other end of this Unix socket has the same user.
 bool is_same_user(int fd);
 
 }  // namespace weft::peer

@@ -20,7 +20,7 @@ constexpr fabric::Atomic atomic_of(Access access) noexcept {
 
 namespace weft::transport {
 
-struct AccessRequest : fabric::Request {
+struct AccessRequest : fabric::WorkRequest {
   Access access = Access::put;
   bool is_asked = false;    // target-side emulation has all of it
   Code refused = Code::ok;  // by the target, before all pieces of it were sent

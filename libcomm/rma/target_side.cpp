@@ -36,10 +36,10 @@ bool TargetSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ende
   }
 }
 
-// The asking side.
+// The initiator's side.
 
-// The lower half is the index in asked_, from 1 on; the upper half tells successive users of it
-// apart.
+// The lower half is the index in asked_, from 1 on; the upper half distinguishes its successive
+// users.
 Code TargetSide::give_id(AccessRequest& request) {
   if (num_asked_ == kMaxAsked) return Code::again;
   auto place = std::ranges::find(asked_, nullptr, &Asked::request);
@@ -213,7 +213,7 @@ bool TargetSide::send(Answer& answer) {
   const std::size_t most = link_.endpoint()->limits().message_max - sizeof message;
   while (answer.rest.bytes > 0) {
     const std::size_t part = std::min<std::size_t>(answer.rest.bytes, most);
-    fabric::Request* pinned = memory_.pin(answer.rest, part);
+    fabric::WorkRequest* pinned = memory_.pin(answer.rest, part);
     if (link_.send_once(message, sizeof message, {at, part}, pinned) != Code::ok) {
       if (pinned != nullptr) pinned->done(*pinned, Code::cancelled);
       return false;

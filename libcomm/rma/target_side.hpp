@@ -24,7 +24,7 @@ class TargetSide {
     virtual std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) = 0;
     // For bytes of an answer that the fabric takes from where they are, at a place that was found:
     // done once it has. Null: they are copied.
-    virtual fabric::Request* pin(const RemoteRange&, std::size_t) { return nullptr; }
+    virtual fabric::WorkRequest* pin(const RemoteRange&, std::size_t) { return nullptr; }
 
    protected:
     ~Memory() = default;

@@ -1,3 +1,4 @@
+// The calls of Engine.
 #include "tagged/engine.hpp"
 
 #include <fmt/core.h>
@@ -13,15 +14,10 @@
 namespace weft::tagged {
 namespace {
 
-// Looks of try_receive at a ring: about as long as a short message and its answer take.
-constexpr unsigned kReceiveLooks = 256;
-// Of the records of copies that two processes share, each VCI but the first has so many.
-constexpr std::uint32_t kCopiesOfOthers = 8;
 constexpr unsigned kLockSpins = 100;
-// One receive in so many goes the long way, on which everything else moves forward, too.
+// Every so many receives one takes the full path, on which everything else progresses, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
-// What a send and a receive start with.
 inline void begin(Request& request, bool is_receive, std::uint32_t context, void* buffer,
                   std::size_t length) noexcept {
   request.complete.store(false, std::memory_order_relaxed);
@@ -36,7 +32,7 @@ inline void begin(Request& request, bool is_receive, std::uint32_t context, void
 
 Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
   if (mutex_ == nullptr) return;
-  // It is held for less than a sleep costs.
+  // The lock is held for less time than a sleep costs.
   for (unsigned i = 0; i < kLockSpins; ++i, cpu_relax())
     if (mutex_->try_lock()) return;
   mutex_->lock();
@@ -58,30 +54,6 @@ Status Engine::create(Members& job, std::unique_ptr<Engine>& engine) {
   return {};
 }
 
-Engine::Shared::Shared(Members& the_job)
-    : job(the_job), fates(static_cast<std::size_t>(the_job.size())) {
-  lost.reserve(fates.size());
-}
-Engine::Shared::~Shared() = default;
-
-Status Engine::Shared::make(int number) {
-  const auto i = static_cast<std::size_t>(number);
-  const std::lock_guard lock(making);
-  if (owned[i] != nullptr) return {};
-  auto vci = std::make_unique<Impl>(*this, number);
-  if (Status status = vci->start(); !status) return status;
-  owned[i] = std::move(vci);
-  owned[i]->threaded = first().threaded;
-  {
-    const std::lock_guard losing(losses);
-    num_vcis.fetch_add(1, std::memory_order_relaxed);
-  }
-  // Before anybody receives here, for whom a loss of earlier is no news.
-  if (number != 0) owned[i]->check_liveness();
-  vcis[i].store(owned[i].get(), std::memory_order_release);
-  return {};
-}
-
 bool Engine::has_vcis() const noexcept { return shared_->has_others(); }
 
 Status Engine::open_context(std::uint32_t context) {
@@ -93,109 +65,6 @@ Status Engine::open_context(std::uint32_t context) {
 
 inline Engine::Impl& Engine::of(std::uint32_t context) const noexcept {
   return context >> 30 != 1 ? *impl_ : shared_->of(context);
-}
-
-Status Engine::Impl::start() {
-  const Settings& settings = job.settings();
-  ring_min = static_cast<std::uint32_t>(settings.bytes(Setting::ring_min_bytes));
-  ring_max = static_cast<std::uint32_t>(settings.bytes(Setting::ring_max_bytes));
-  if (ring_min < 4096 || ring_max < ring_min || ring_max > (1u << 30) || ring_min % 4096 != 0 ||
-      ring_max % 4096 != 0)
-    return {
-        Code::bad_setting,
-        fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
-                    "from 4096 to 1G, in this order",
-                    ring_min, ring_max)};
-  const std::size_t longest = RingWriter::max_length(ring_min);
-  near = CopyPolicy::read(settings, true, longest);
-  far = CopyPolicy::read(settings, false, longest);
-  if (near.piece_bytes < 64 || near.piece_bytes > longest)
-    return {Code::bad_setting, fmt::format("WEFT_EAGER_PIECE_BYTES={} must be from 64 to {} with "
-                                           "WEFT_RING_MIN_BYTES={}",
-                                           near.piece_bytes, longest, ring_min)};
-  if (near.eager_max_bytes > ring_max)
-    return {Code::bad_setting,
-            fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}",
-                        near.eager_max_bytes, ring_max)};
-  plain_below = std::min({kShortBytes + 1, far.piece_bytes, far.past_cache_bytes});
-  unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
-  spin_ns = settings.ns(Setting::spin_us);
-  yield_ns = settings.ns(Setting::yield_us);
-
-  crowded = job.is_crowded();
-  fence_works = heavy_fence_register();
-  receive_looks = crowded ? 0 : kReceiveLooks;
-
-  if (number == 0) {
-    if (Status status = Fabrics::open(job, fabrics); !status) return status;
-    has_remote = !fabrics->remote().empty();
-  }
-  local = &fabrics->local();
-  connections = &local->connections();
-  // Others may have connected before.
-  known_connections = connections->load(std::memory_order_relaxed) - 1;
-  known_remote_connections.assign(kMaxRemoteFabrics, number == 0 ? 0 : ~std::uint32_t{0});
-  // The pages for strangers, who are the first one's, are not touched before there are some.
-  peers.reserve(static_cast<std::size_t>(job.size()) + (number == 0 ? kMaxForeignProcesses : 0));
-  peers.resize(static_cast<std::size_t>(job.size()));
-  for (int rank = 0; rank < job.size(); ++rank) {
-    set_up(peer(rank), rank, fabrics->to(rank));
-    some_apart |= peer(rank).lanes == nullptr;
-  }
-  // Each has a peer once at most: they never allocate later.
-  for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());
-  arrivals.reserve(kMaxRemoteFabrics);
-  const std::uint32_t firsts = kNumSharedCopies - (kNumVcis - 1) * kCopiesOfOthers;
-  const std::uint32_t begin =
-      number == 0 ? 0 : firsts + static_cast<std::uint32_t>(number - 1) * kCopiesOfOthers;
-  const std::uint32_t end = number == 0 ? firsts : begin + kCopiesOfOthers;
-  for (std::uint32_t i = begin; i < end; ++i) free_records.push_back(i);
-  closing_records.reserve(end - begin);
-  return {};
-}
-
-Code Engine::Impl::connect(Peer& peer) {
-  if (peer.lost) return Code::peer_lost;
-  if (peer.out.connected()) return Code::ok;
-  if (peer.lanes == nullptr) {
-    (void)or_no_memory(
-        [&] { log_line(LogLevel::error, job.rank(), "{}", fabrics->explain(peer.rank)); });
-    lose(peer);
-    return Code::peer_lost;
-  }
-  SendMemory& memory = peer.way;
-  const int channel = channel_number({static_cast<std::uint16_t>(number), 0, 0});
-  Status status;
-  if (memory.ring == nullptr) status = peer.lanes->connect(peer.rank, channel, memory);
-  if (!status) {
-    memory = {};
-    if (status == Code::again ||
-        (status == Code::no_memory && is_patient(peer, peer.short_send_ns, status.text())))
-      return Code::again;
-    // Of a peer that has died the operation's own error tells.
-    log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, peer.rank,
-             "cannot connect to {}: {}", status.text());
-    lose(peer);
-    return Code::peer_lost;
-  }
-  const std::uint32_t maximum = memory.ring_bytes != 0 ? memory.ring_bytes : ring_max;
-  const std::uint32_t least = ring_min_of(*peer.lanes);
-  const Code opened = or_no_memory([&] {
-    peer.out.open(*peer.lanes, memory, std::min(least, maximum), maximum,
-                  {peer.rank, job.member(peer.rank).host});
-  });
-  if (opened != Code::ok) return Code::again;
-  peer.short_send_ns = 0;
-  if (peer.remote) {
-    const std::size_t eager_max = peer.lanes->limits().eager_max;
-    peer.copies = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
-                                    eager_max != 0 ? eager_max : near.eager_max_bytes);
-    return Code::ok;
-  }
-  peer.out.ring.populate();
-  peer.copies = job.share_cache(job.rank(), peer.rank) ? near : far;
-  ring_doorbell(*peer.out.sleeping);
-  return Code::ok;
 }
 
 int Engine::rank() const noexcept { return impl_->job.rank(); }
@@ -227,8 +96,8 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   if (!peer.out.connected()) [[unlikely]] {
     if (peer.lost || impl.connect(peer) != Code::ok) return false;
   }
-  const bool past_cache = peer.copies.is_past_cache(length);
-  if (length > peer.copies.piece_of(length) || peer.queue_head != nullptr || peer.lost)
+  const bool past_cache = peer.copy_policy.is_past_cache(length);
+  if (length > peer.copy_policy.piece_of(length) || peer.queue_head != nullptr || peer.lost)
     return false;
   if (peer.out.on_hold()) [[unlikely]]
     return false;
@@ -242,17 +111,17 @@ void Engine::push_remote() noexcept {
 bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void* buffer,
                          std::size_t room, MessageInfo& info) {
   Impl& impl = of(context);
-  // What waits for progress must not wait for these looks, nor other threads.
+  // These polls must not delay pending progress or other threads.
   if (impl.threaded || impl.has_remote.load(std::memory_order_relaxed) || !impl.blocked.empty() ||
-      !impl.transfers.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
+      !impl.copies.empty() || ++impl.received_at_once % kReceivesAtOnce == 0)
     return false;
   Peer& peer = impl.peer(rank);
   if (!peer.accepted || peer.lost || !impl.matcher.none_posted(rank, context) ||
       impl.matcher.find_unexpected(rank, context, tag) != nullptr)
     return false;
   Entry entry;
-  for (unsigned looks = 0; !peer.in.peek(entry); ++looks)
-    if (looks == impl.receive_looks) return false;
+  for (unsigned polls = 0; !peer.in.peek(entry); ++polls)
+    if (polls == impl.receive_polls) return false;
   const auto arrived_tag = static_cast<std::int32_t>(entry.immediate);
   if (entry.kind != kEager || entry.length > room || (entry.immediate >> 32) != context ||
       !tag_matches(tag, arrived_tag))
@@ -293,10 +162,10 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   const Guard guard(impl);
   ++impl.num_begun;
   if (Unexpected* message = impl.matcher.find_unexpected(source, context, tag)) [[unlikely]] {
-    // Nothing waits here for long but for want of memory.
+    // Only a shortage of memory makes this loop wait.
     while (!impl.receive_unexpected(request, *message)) {
       Peer& peer = impl.peer(message->source);
-      if (!impl.is_patient(peer, peer.short_room_ns, "no memory for its message"))
+      if (!impl.is_before_deadline(peer, peer.no_receive_memory_ns, "no memory for its message"))
         return impl.complete(request, Code::no_memory);
       sched_yield();
     }
@@ -309,17 +178,6 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
   impl.matcher.post(request);
 }
 
-Code Engine::Impl::lost_or_again(int source, std::uint32_t context, std::int32_t tag,
-                                 MessageInfo& info) {
-  // The library looks for messages of its own meanwhile; whoever waits in the context does not
-  // learn of a loss by that.
-  if (source == kAnySource && tag < 0 && tag != kAnyTag) return Code::again;
-  const int lost = find_lost(source, context);
-  if (lost == kNobody) return Code::again;
-  info.source = lost;
-  return Code::peer_lost;
-}
-
 void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) noexcept) noexcept {
   shared_->senders.store(senders, std::memory_order_relaxed);
 }
@@ -328,59 +186,6 @@ void Engine::close_context(std::uint32_t context) noexcept {
   Impl& impl = of(context);
   const Guard guard(impl);
   impl.reported.erase(context);
-}
-
-void Engine::Impl::lose_apart(int source) {
-  if (source != kAnySource) {
-    if (peer(source).lanes == nullptr) connect(peer(source));
-    return;
-  }
-  const bool is_anybody_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
-    return other.rank != job.rank() && other.lanes != nullptr && !other.lost;
-  });
-  if (is_anybody_left) return;
-  for (Peer& other : peers)
-    if (other.lanes == nullptr) connect(other);
-}
-
-bool Engine::Impl::make_room(Peer& peer) noexcept {
-  return or_no_memory([&] {
-           weft::make_room(transfers);
-           receives.make_room();
-           peer.controls.make_room();
-           if (peer.remote && free_gets.empty()) {
-             free_gets.reserve(gets.size() + 1);  // for all there are
-             free_gets.push_back(&gets.emplace_back());
-           }
-         }) == Code::ok;
-}
-
-bool Engine::Impl::make_room_to_answer(Peer& peer) noexcept {
-  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
-}
-
-bool Engine::Impl::receive_unexpected(Request& request, Unexpected& message) {
-  if (message.announced) {
-    if (!make_room(peer(message.source))) return false;
-    peer(message.source).short_room_ns = 0;
-  }
-  if (!message.taken) matcher.remove_unexpected(message);
-  if (message.announced) {
-    fetch(request, message.source, message.tag, message.bytes,
-          {message.address, message.bytes, message.region, message.extra}, message.send_id);
-    matcher.release(&message);
-  } else if (message.arrived == message.bytes) {
-    deliver(request, message);
-  } else if (peer(message.source).lost) {
-    request.peer = message.source;
-    matcher.release(&message);
-    complete(request, Code::peer_lost);
-  } else {
-    request.peer = message.source;
-    request.phase = kArriving;
-    message.receiver = &request;
-  }
-  return true;
 }
 
 bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
@@ -441,7 +246,7 @@ void Engine::progress(std::uint32_t context) {
     impl.progress();
     if (impl.num_completed != before) return;
   }
-  rest();
+  idle();
 }
 
 void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
@@ -479,7 +284,7 @@ void Engine::ring(int peer) noexcept {
 
 Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
 
-void Engine::look_for_lost() {
+void Engine::check_for_lost() {
   shared_->for_each([](Impl& vci) {
     const Guard guard(vci);
     vci.check_liveness();
@@ -550,12 +355,12 @@ std::vector<int> Engine::lost() const {
   return shared_->lost;
 }
 
-void Engine::note_told(int peer) noexcept {
-  shared_->last_told.store(peer, std::memory_order_relaxed);
+void Engine::note_reported_lost(int peer) noexcept {
+  shared_->last_reported_lost.store(peer, std::memory_order_relaxed);
 }
 
-int Engine::last_told() const noexcept {
-  return shared_->last_told.load(std::memory_order_relaxed);
+int Engine::last_reported_lost() const noexcept {
+  return shared_->last_reported_lost.load(std::memory_order_relaxed);
 }
 
 std::string Engine::describe(const Request& request) const {
@@ -565,6 +370,13 @@ std::string Engine::describe(const Request& request) const {
     return fmt::format("a message of {} bytes from {} does not fit into {} bytes", request.received,
                        impl_->job.describe(request.peer), request.length);
   return fmt::format("{} with {}", code_name(request.code), impl_->job.describe(request.peer));
+}
+
+bool Engine::Impl::all_out() noexcept {
+  bool all = blocked.empty() && copies.empty();
+  // The receiver gets the data of other RTS by itself.
+  sends.for_each([&all](const Request& request) { all = all && request.packer == nullptr; });
+  return all;
 }
 
 Status Engine::flush() {

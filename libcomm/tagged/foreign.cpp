@@ -1,4 +1,4 @@
-// Strangers: processes of other jobs, met one by one.
+// Foreign processes: those of other jobs, admitted one by one.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,8 +12,9 @@
 namespace weft::tagged {
 namespace {
 
-// A card: the name among all jobs, the process and its host, how the fabrics reach it.
-struct CardHead {
+// An endpoint address begins with the process's name among all jobs and its host; the addresses of
+// its fabrics follow.
+struct AddressHead {
   static constexpr std::uint32_t kMagic = 0x43544657;  // "WFTC"
   std::uint32_t magic;
   std::int32_t rank, pid;
@@ -30,15 +31,15 @@ void Engine::Impl::set_up(Peer& peer, int rank, Lanes* lanes) noexcept {
   peer.remote = lanes != nullptr && !lanes->is_mapped();
 }
 
-// What is here of a stranger that is lost, and that nobody uses.
 bool Engine::Impl::has_met(const Peer& peer) noexcept {
   return peer.out.connected() || peer.accepted || peer.listed ||
          (peer.remote && peer.lanes->remote()->has_met(peer.rank));
 }
 
+// For a lost foreign process without uses.
 void Engine::Impl::forget(Peer& peer) {
   peer.lanes->remote()->forget(peer.rank);
-  // Before its place is another's.
+  // Arrivals point at peers: taken before the Peer is used again.
   for (Arrivals* list : arrivals)
     for (Arrival* next = list->take(); next != nullptr; next = next->next) {
       auto* other = static_cast<Peer*>(next->reader);
@@ -53,37 +54,37 @@ void Engine::Impl::forget(Peer& peer) {
   const int rank = peer.rank;
   std::destroy_at(&peer);
   set_up(*std::construct_at(&peer), rank, nullptr);
-  peer.lost = true;  // until somebody gets the number
+  peer.lost = true;  // until the number is used again
   job.remove_foreign(rank);
 }
 
-Status Engine::card(std::string& card) {
+Status Engine::endpoint_address(std::string& address) {
   const Guard guard(*impl_);
   Impl& impl = *impl_;
   return or_no_memory([&]() -> Status {
     Fabrics& fabrics = *impl.fabrics;
     if (Status status = fabrics.open_to_foreign(); !status) return status;
-    // release: the fabrics and their watcher are there; pairs with the acquire of who sleeps.
+    // release: the fabrics and their watcher; pairs with the acquire of a thread that sleeps.
     impl.has_remote.store(true, std::memory_order_release);
     has_remote_.store(true, std::memory_order_relaxed);
     const Member& self = impl.job.member(impl.job.rank());
     const std::string host = self.host.substr(0, kMaxHostBytes);
-    const CardHead head{CardHead::kMagic, impl.job.rank(), self.pid,
-                        static_cast<std::uint32_t>(host.size()), impl.job.id()};
-    card.assign(reinterpret_cast<const char*>(&head), sizeof head);
-    card += host;
-    card += fabrics.endpoint_addresses();
+    const AddressHead head{AddressHead::kMagic, impl.job.rank(), self.pid,
+                           static_cast<std::uint32_t>(host.size()), impl.job.id()};
+    address.assign(reinterpret_cast<const char*>(&head), sizeof head);
+    address += host;
+    address += fabrics.endpoint_addresses();
     return {};
   });
 }
 
-Status Engine::admit(std::string_view card, int& number) {
+Status Engine::admit(std::string_view address, int& number) {
   Impl& impl = *impl_;
-  CardHead head{};
-  if (card.size() >= sizeof head) std::memcpy(&head, card.data(), sizeof head);
-  if (head.magic != CardHead::kMagic || head.rank < 0 || head.pid <= 0 || head.job == 0 ||
-      head.host_bytes > kMaxHostBytes || head.host_bytes > card.size() - sizeof head)
-    return {Code::corrupt, "that is no card of a process"};
+  AddressHead head{};
+  if (address.size() >= sizeof head) std::memcpy(&head, address.data(), sizeof head);
+  if (head.magic != AddressHead::kMagic || head.rank < 0 || head.pid <= 0 || head.job == 0 ||
+      head.host_bytes > kMaxHostBytes || head.host_bytes > address.size() - sizeof head)
+    return {Code::corrupt, "not the endpoint address of a process"};
   const Guard guard(impl);
   Members& job = impl.job;
   if (head.job == job.id()) {
@@ -97,29 +98,29 @@ Status Engine::admit(std::string_view card, int& number) {
     ++impl.uses_of(peer);
     return {};
   }
-  // Those that have ended meanwhile make room, and those that were never spoken to.
+  // Numbers of processes that have ended, or that never exchanged a message, are freed first.
   impl.check_liveness();
   for (Peer& peer : impl.peers)
-    if (impl.is_stranger(peer) && peer.lanes != nullptr && impl.uses_of(peer) == 0 &&
+    if (impl.is_foreign(peer) && peer.lanes != nullptr && impl.uses_of(peer) == 0 &&
         (peer.lost || !Impl::has_met(peer)))
       impl.forget(peer);
   return or_no_memory([&]() -> Status {
-    ForeignProcess stranger;
-    stranger.name = {head.job, head.rank};
-    stranger.pid = head.pid;
-    stranger.host = card.substr(sizeof head, head.host_bytes);
-    impl.uses_of_strangers.reserve(impl.peers.size() + 1);
+    ForeignProcess process;
+    process.name = {head.job, head.rank};
+    process.pid = head.pid;
+    process.host = address.substr(sizeof head, head.host_bytes);
+    impl.uses_of_foreign.reserve(impl.peers.size() + 1);
     for (auto* list : {&impl.incoming, &impl.arriving, &impl.blocked})
       list->reserve(impl.peers.size() + 1);
     {
       const std::lock_guard lock(shared_->losses);
       shared_->lost.reserve(impl.peers.size() + 1);
     }
-    if (Status status = job.add_foreign(stranger, number); !status) return status;
+    if (Status status = job.add_foreign(process, number); !status) return status;
     Lanes* lanes = nullptr;
     Status status = or_no_memory([&] {
-      return impl.fabrics->admit(number, stranger.name, card.substr(sizeof head + head.host_bytes),
-                                 lanes);
+      return impl.fabrics->admit(number, process.name,
+                                 address.substr(sizeof head + head.host_bytes), lanes);
     });
     if (!status) {
       job.remove_foreign(number);
@@ -127,7 +128,7 @@ Status Engine::admit(std::string_view card, int& number) {
     }
     if (static_cast<std::size_t>(number) == impl.peers.size()) {
       impl.peers.emplace_back();
-      impl.uses_of_strangers.push_back(0);
+      impl.uses_of_foreign.push_back(0);
     }
     Peer& peer = impl.peer(number);
     if (std::exchange(peer.lost, false)) --impl.num_lost_peers;
@@ -137,15 +138,15 @@ Status Engine::admit(std::string_view card, int& number) {
   });
 }
 
-void Engine::use_stranger(int number) noexcept {
+void Engine::use_foreign(int number) noexcept {
   const Guard guard(*impl_);
   ++impl_->uses_of(impl_->peer(number));
 }
 
-void Engine::unuse_stranger(int number) noexcept {
+void Engine::release_foreign(int number) noexcept {
   const Guard guard(*impl_);
   Peer& peer = impl_->peer(number);
-  // So that its end is seen, and the number is free again.
+  // Its end must be detected so that the number is free again.
   if (--impl_->uses_of(peer) == 0 && Impl::has_met(peer)) peer.watched = true;
 }
 

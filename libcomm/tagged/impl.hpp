@@ -1,445 +1,48 @@
 #pragma once
-// The engine's inside, shared by its files: engine.cpp (start, end, the calls), progress.cpp (what
-// arrives), rendezvous.cpp (announced messages), failure.cpp (lost peers), waiting.cpp.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <deque>
-#include <memory>
+// The implementation of a VCI (engine.hpp). It is a chain of parts by concern, each in a header and
+// a source file of its name, and each with the fields it owns:
+//
+//   Core        peers, settings, the lock, completion of requests
+//   Sending     queued messages and control entries into the rings
+//   Rendezvous  RTS, CTS, FIN, and the copies of long messages
+//   Receiving   polls of the lanes, delivery, unexpected messages
+//   Losses      detection of lost peers, completion of what needs them
+//   Waiting     poll, yield, sleep
+//
+// A part uses the parts before it directly, and calls a later one through vci(). As base classes
+// they cost no indirection. Impl adds what the calls of Engine need; setup.cpp creates VCIs, and
+// foreign.cpp admits processes of other jobs.
 #include <mutex>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "base/log.hpp"
-#include "base/shortage.hpp"
-#include "lanes/copy_policy.hpp"
-#include "lanes/fabrics.hpp"
-#include "lanes/lane.hpp"
-#include "tagged/engine.hpp"
-#include "tagged/match.hpp"
-#include "tagged/wire.hpp"
+#include "tagged/waiting.hpp"
 
 namespace weft::tagged {
 
-// Request::phase.
-enum Phase : std::uint8_t {
-  kIdle = 0,
-  kPosted,     // receive: in the matcher
-  kArriving,   // receive: pieces come in
-  kCopying,    // either: part of a Transfer, or waiting for the other side to finish
-  kQueued,     // send: waiting for room in the ring
-  kPieces,     // send: partly in the ring
-  kAnnounced,  // send: the receiver has not answered yet
-  kStreaming,  // send: an announced message goes through the ring
-};
+struct Engine::Impl : Waiting {
+  Impl(Shared& all, int its_number) : Waiting(all, its_number) {}
 
-// An entry that must be sent when there is room; goes ahead of queued messages.
-struct Control {
-  std::uint8_t kind;
-  std::uint64_t immediate;
-  std::uint32_t length;
-  Ready ready;
-};
-
-// Entries that wait for room in a ring, in order.
-class ControlQueue {
- public:
-  // After it one push does not allocate.
-  void make_room() {
-    if (entries_.size() < entries_.capacity()) return;
-    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(first_));
-    first_ = 0;
-    weft::make_room(entries_);
-  }
-  void push(const Control& control) { entries_.push_back(control); }
-  bool empty() const noexcept { return first_ == entries_.size(); }
-  const Control& front() const noexcept { return entries_[first_]; }
-  void pop() noexcept {
-    if (++first_ == entries_.size()) clear();
-  }
-  void clear() noexcept {
-    entries_.clear();
-    first_ = 0;
-  }
-
- private:
-  std::vector<Control> entries_;
-  std::size_t first_ = 0;
-};
-
-// An announced message on its way, at either side.
-struct Transfer {
-  Request* request;
-  SharedCopy* record;  // null: the receiver copies alone and says so with kFinished
-  MemoryName remote;
-  std::uint64_t length;
-  std::uint64_t copied;  // without a record
-  std::uint64_t send_id;
-  std::uint32_t record_index;
-  int peer;
-  bool is_sender;
-  bool claims;  // this side still claims pieces
-  // Remote: the gets under way, of which `copied` counts what was started. Not null from start to
-  // end; null for a copy that the processor does.
-  struct Gets* gets;
-};
-
-// The gets of one announced message from a remote peer. Stays where it is while they run.
-struct Gets {
-  static constexpr int kMax = 4;
-  Completion pieces[kMax];
-  bool busy[kMax] = {};
-  Code code = Code::ok;
-};
-
-struct Peer {
-  int rank = 0;
-  Lanes* lanes = nullptr;  // the way to it; null: none in common
-  SendMemory way;          // once the fabric has given it
-  SendLane out;
-  CopyPolicy copies;  // set when connected
-  ReceiveLane in;
-  bool accepted = false;
-  bool lost = false;
-  std::uint32_t loss = 0;  // the number of its loss in this VCI, from 1; 0: none
-  // Since when there has been no memory here for its messages, for what receives them, and for what
-  // goes to it; 0: there is.
-  std::uint64_t short_ns = 0, short_room_ns = 0, short_send_ns = 0;
-  bool short_for_long = false;
-  bool left = false;  // lost, and in good order
-  // Sends waiting for room, in order, linked by Request::next.
-  Request* queue_head = nullptr;
-  Request* queue_tail = nullptr;
-  ControlQueue controls;
-  bool listed = false;  // in Impl::blocked
-  bool remote = false;
-  bool watched = false;  // remote: somebody here has to do with it
-  // The multi-piece message coming in.
-  Request* incoming = nullptr;
-  Unexpected* incoming_unexpected = nullptr;
-  std::size_t incoming_bytes = 0;
-  std::size_t incoming_offset = 0;
-  // Eager data of this peer that waits unmatched.
-  std::size_t unexpected_bytes = 0;
-
-  // Mapped, and nothing keeps a short message from being written right now but the ring's room.
-  bool is_clear() const noexcept {
-    return out.connected() && !remote && !lost && queue_head == nullptr && !out.on_hold();
-  }
-};
-
-// Requests known to a peer by number.
-class RequestTable {
- public:
-  // After it one add and any remove do not allocate.
-  void make_room();
-  std::uint64_t add(Request& request) noexcept;
-  // Null if the number is not in use or belongs to another peer.
-  Request* find(std::uint64_t id, int peer) const noexcept;
-  void remove(std::uint64_t id) noexcept;
-  // f may remove the request it got.
-  template <class F>
-  void for_each(F&& f) {
-    for (Slot& slot : slots_)
-      if (slot.request != nullptr) f(*slot.request);
-  }
-
- private:
-  struct Slot {
-    Request* request = nullptr;
-    std::uint32_t generation = 1;
-  };
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_;
-};
-
-// What all VCIs of an engine share.
-struct Engine::Shared {
-  explicit Shared(Members& the_job);
-  ~Shared();
-
-  // no_memory, or what the first one finds wrong.
-  Status make(int number);
-  // The one that a context lies in must have been made.
-  Impl& of(std::uint32_t context) const noexcept {
-    return *vcis[static_cast<std::size_t>(vci_of(context))].load(std::memory_order_acquire);
-  }
-  bool has_others() const noexcept { return num_vcis.load(std::memory_order_relaxed) > 1; }
-  // Calls f(Impl&) for all.
-  template <class F>
-  void for_each(F&& f) {
-    if (!has_others()) [[likely]]
-      return f(first());
-    for (auto& one : vcis)
-      if (Impl* vci = one.load(std::memory_order_acquire)) f(*vci);
-  }
-  Impl& first() const noexcept { return *owned[0]; }
-
-  // Losses. A VCI finds out that a peer has ended, or loses it for what it sent; the others follow
-  // when they look for lost peers, each after it has received what was sent to it before. The peer
-  // is lost once all have lost it.
-  struct Fate {
-    std::atomic<PeerState> state{PeerState::alive};  // as the first one saw it
-    std::atomic<bool> is_watched{false};             // another than the first has to do with it
-    std::atomic<bool> is_lost{false};                // release: its `state` before
-    int num_lost_in = 0;                             // under `losses`
-  };
-  PeerState state_of(int rank) const noexcept {
-    const auto i = static_cast<std::size_t>(rank);
-    return i < fates.size() ? fates[i].state.load(std::memory_order_relaxed) : PeerState::alive;
-  }
-  bool is_watched(int rank) const noexcept {
-    const auto i = static_cast<std::size_t>(rank);
-    return i < fates.size() && fates[i].is_watched.load(std::memory_order_relaxed);
-  }
-  void note_end(int rank, PeerState state) noexcept;
-  void note_lost(const Peer& peer) noexcept;
-  void tell(const Notice& notice) const noexcept {
-    if (const auto observer_now = observer.load(std::memory_order_relaxed)) observer_now(notice);
-  }
-
-  Members& job;
-  std::unique_ptr<Fabrics> fabrics;
-  std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
-  std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
-  std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with what it works on
-  std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
-
-  std::mutex making;
-  std::array<std::unique_ptr<Impl>, kNumVcis> owned;  // under `making`, but for the first
-  std::array<std::atomic<Impl*>, kNumVcis> vcis{};    // release and acquire
-  std::atomic<int> num_vcis{0};                       // changed under `losses`
-
-  mutable std::mutex losses;               // within the VCIs' locks
-  std::vector<Fate> fates;                 // by rank; strangers have to do with the first VCI alone
-  std::atomic<std::uint32_t> num_ends{0};  // that a VCI has found; release: their state
-  std::vector<int> lost;                   // in the order of their loss
-  std::atomic<std::uint32_t> num_lost{0};
-  std::atomic<int> last_told{-1};   // relaxed: it is for messages about errors
-  std::atomic<int> num_callers{0};  // relaxed: threads that wait, if more than one may call
-};
-
-// A VCI.
-struct Engine::Impl {
-  Impl(Shared& all, int its_number)
-      : shared(all),
-        number(its_number),
-        job(all.job),
-        fabrics(all.fabrics),
-        has_remote(all.has_remote) {}
-
-  Shared& shared;
-  const int number;  // also that of its lanes' client
-  Members& job;
-  std::unique_ptr<Fabrics>& fabrics;
-  HostLanes* local = nullptr;                               // with this process's doorbells
-  const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
-  std::uint32_t known_connections = 0;
-  // What is not of this host, kept apart so that the host's peers don't pay for it.
-  std::atomic<bool>& has_remote;
-  bool some_apart = false;  // a peer has no fabric in common with this process
-  std::vector<std::uint32_t> known_remote_connections;  // as fabrics->remote()
-  std::vector<Arrivals*> arrivals;                      // of their lanes to us
-  std::vector<Peer*> arriving;                          // whose lane has something
-  std::uint32_t remote_polls = 0;
-  std::deque<Gets> gets;
-  std::vector<Gets*> free_gets;
-  Peer* found_lost = nullptr;  // by a transfer with it
-  // By world rank, strangers behind them. Never moves: there is room for all.
-  std::vector<Peer> peers;
-  std::size_t num_lost_peers = 0;  // of `peers` now; Shared::num_lost counts losses
-  std::uint32_t num_losses = 0;    // so far
-  // By context: the last loss that was reported to those who wait for any source there.
-  std::unordered_map<std::uint32_t, std::uint32_t> reported;
-  std::vector<std::uint32_t> uses_of_strangers;  // by number - job.size()
-  std::vector<Peer*> incoming;                   // those of this host that have connected to us
-  std::vector<Peer*> blocked;                    // those with queued sends or controls
-  std::vector<Transfer> transfers;
-  Matcher matcher;
-  RequestTable sends;     // announced
-  RequestTable receives;  // streamed
-  std::vector<std::uint32_t> free_records;
-  std::vector<std::uint32_t> closing_records;  // done here, the sender may still look at them
-
-  CopyPolicy near, far;         // of peers of this host, with and without a common cache
-  std::size_t plain_below = 0;  // shorter ones are always copied plainly and in one piece
-  std::size_t unexpected_max = 0;
-  std::uint32_t ring_min = 0, ring_max = 0;
-
-  bool threaded = false;
-  std::mutex mutex;
-  std::uint64_t num_begun = 0, num_completed = 0;  // requests
-  bool left_entries = false;                       // by the last call of progress, in a ring
-  std::atomic<int> num_waiting{0};  // threads for something here, if more than one may call
-  std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
-  std::size_t next_look = 0;                       // of `peers`, for lost ones
-  std::uint32_t num_ends_seen = 0;
-  std::uint64_t spin_ns = 0, yield_ns = 0;
-  bool crowded = false;        // more processes than cores on this host
-  unsigned receive_looks = 0;  // of try_receive, after the first
-  unsigned received_at_once = 0;
-  bool fence_works = false;  // the asymmetric fence is available
-  bool closed = false;
-
-  Peer& peer(int rank) noexcept { return peers[static_cast<std::size_t>(rank)]; }
-  // Strangers have to do with the first VCI alone.
-  bool is_peer(int rank) const noexcept { return static_cast<std::size_t>(rank) < peers.size(); }
-
-  std::uint32_t ring_min_of(const Lanes& lanes) const noexcept {
-    return std::max(ring_min, lanes.limits().ring_min);
-  }
-  // engine.cpp
   Status start();
-  // again: a remote peer has not answered yet; what is queued goes out once it has.
-  Code connect(Peer& peer);
-  // The lost peer for which a receive or probe without a message ends (engine.hpp, "Losses"), or
-  // kNobody.
-  int find_lost(int source, std::uint32_t context) {
-    if (some_apart) [[unlikely]]
-      lose_apart(source);
-    return num_lost_peers == 0 ? kNobody : find_lost_slow(source, context);
-  }
-  static constexpr int kNobody = -1;
-  // The same for a probe: peer_lost, and who in `info`; or again.
-  Code lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info);
-  int find_lost_slow(int source, std::uint32_t context) noexcept;
-  // Nobody who waits for any source in this context has yet to learn of the losses so far.
-  void note_reported(std::uint32_t context) noexcept;
-  // Calls f(peer) for those whose messages a receive from any source in this context may wait for,
-  // until it returns false.
-  template <class F>
-  void for_each_sender(std::uint32_t context, F&& f);
-  bool may_send(int peer, std::uint32_t context);
-  // A peer without a fabric in common is lost at first contact, and asking for its messages is one;
-  // asking for anybody's is one with all such peers once nobody else is left.
-  void lose_apart(int source);
-  // False: there is no memory, and the message is as it was.
-  bool receive_unexpected(Request& request, Unexpected& message);
-  // Gets what an announced message or an answer may need, so that what they change is changed
-  // whole. False: there is no memory.
-  bool make_room(Peer& peer) noexcept;
-  // The same for what a transfer says at its end; all transfers stay where they are.
-  static bool make_room_to_answer(Peer& peer) noexcept;
-  // A line about a peer, whose name comes first.
-  template <class... Args>
-  void log_peer(LogLevel level, int rank, fmt::format_string<std::string, Args...> format,
-                Args&&... args) const noexcept {
-    (void)or_no_memory([&] {
-      log_line(level, job.rank(), format, job.describe(rank), std::forward<Args>(args)...);
-    });
-  }
-
-  // progress.cpp
-  void progress();
-  void accept_peers(Lanes& lanes);
-  bool is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what);
-  void progress_remote();
-  void drain(Peer& peer);
-  // An entry of kEager, and any other. may_leave: a message that nobody has asked for yet may be
-  // left for the next call: false then.
-  bool on_other(Peer& peer, const Entry& entry, bool may_leave);
-  bool on_eager(Peer& peer, const Entry& entry, std::size_t bytes, const std::byte* data,
-                std::size_t length, bool may_leave);
-  Unexpected* allocate_for(Peer& peer, std::size_t bytes);
-  bool keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
-                       const std::byte* data, std::size_t length);
-  void on_more(Peer& peer, const Entry& entry);
-  static void store(const Request& request, std::size_t offset, const std::byte* from,
-                    std::size_t bytes) noexcept;
-  void deliver(Request& request, Unexpected& message);
-  void release_unexpected(Peer& peer, Unexpected& message);
-  void broken(Peer& peer, const char* what);
-  void flush(Peer& peer);
-  bool retry(Peer& peer);  // true: nothing of this peer waits any more
-  bool wait_for_memory(Peer& peer);
-  bool send_some(Peer& peer, Request& request);
-  static bool send_piece(Peer& peer, const Request& request, std::uint8_t kind,
-                         std::uint64_t immediate, std::size_t offset, std::size_t bytes) noexcept;
-  void enqueue(Peer& peer, Request& request);
-  void enqueue(Peer& peer, const Control& control);  // there is room: see make_room
-  void note_blocked(Peer& peer);
-  void complete(Request& request, Code code) noexcept;  // below
-  void complete_receive(Request& request, Code code) noexcept;
-
-  // rendezvous.cpp
-  bool on_announce(Peer& peer, const Entry& entry);
-  void on_ready(Peer& peer, const Entry& entry);
-  void on_over(Peer& peer, const Entry& entry, Code code);
-  void on_stream(Peer& peer, const Entry& entry);
-  bool withdraw(Request& request);  // true: complete, with cancelled
-  void on_withdraw(Peer& peer, const Entry& entry);
-  bool announce(Peer& peer, Request& request);
-  void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-             const MemoryName& memory, std::uint64_t send_id);
-  void stream_instead(Transfer& transfer);
-  void share_copy(Peer& peer, Transfer& transfer);
-  void claim(Transfer& transfer);
-  Code copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes);
-  void note_copied(const Transfer& transfer);
-  void end_fetch(const Transfer& transfer, Code code);
-  void count_copied(Transfer& transfer, Code code, std::uint64_t bytes);
-  static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
-  void take_back(Transfer& transfer);
-  bool step(Transfer& transfer);  // true: finished, remove it
-  void run_transfers();
-  // Whether a transfer is under way that this side moves forward: then polling is work, not
-  // waiting.
-  bool has_copies() const noexcept;
-  std::uint32_t take_record();
-  bool step_remote(Transfer& transfer);
-  void end_share(Request& request);
+  bool all_out() noexcept;  // nothing is queued
 
   // foreign.cpp
   void set_up(Peer& peer, int rank, Lanes* lanes) noexcept;
   void forget(Peer& peer);
   static bool has_met(const Peer& peer) noexcept;
-  bool is_stranger(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
-  std::uint32_t& uses_of(const Peer& stranger) noexcept {
-    return uses_of_strangers[static_cast<std::size_t>(stranger.rank - job.size())];
+  bool is_foreign(const Peer& peer) const noexcept { return peer.rank >= job.size(); }
+  std::uint32_t& uses_of(const Peer& foreign) noexcept {
+    return uses_of_foreign[static_cast<std::size_t>(foreign.rank - job.size())];
   }
 
-  // failure.cpp
-  void check_liveness();
-  PeerState state_of(const Peer& peer) const noexcept;
-  // The same where it must cost little; some milliseconds later.
-  void check_liveness_if_due();
-  void watch(Peer& peer);
-  void watch_awaited();
-  std::uint32_t num_ends() const noexcept;  // of peers: while it stays the same, none has ended
-  bool all_out() noexcept;                  // nothing waits to be sent
-  static bool is_closed(Peer& peer) noexcept;
-  void end_of(Peer& peer);
-  void lose(Peer& peer);
-
-  // waiting.cpp
-  // everywhere: for something in any VCI. polls: before it sleeps.
-  void wait(const WaitCondition& condition, bool everywhere, bool polls);
-  bool poll_once();        // true: it completed something
-  void progress_others();  // those that no other thread is in
-  // For calls that test and the beginnings of waits, which look at their own.
-  void progress_others_at_times() {
-    if (shared.has_others() && num_looks.fetch_add(1, std::memory_order_relaxed) % 8 == 7)
-      progress_others();
-  }
-  std::atomic<unsigned> num_looks{0};
+  std::size_t plain_below = 0;  // shorter messages are always copied plainly, as one entry
+  unsigned receive_polls = 0;   // of try_receive, beyond the first
+  unsigned received_at_once = 0;
+  std::vector<std::uint32_t> uses_of_foreign;  // by number - job.size()
 };
 
-inline void Engine::Impl::complete(Request& request, Code code) noexcept {
-  ++num_completed;
-  request.code = code;
-  request.phase = kIdle;
-  // release: results before the flag; pairs with is_complete(). The owner may free it from here on.
-  request.complete.store(true, std::memory_order_release);
-  // Another thread of this process may sleep until this very request is complete. It counted itself
-  // before it armed the doorbell, and so before the fence of that (base/wait.hpp).
-  if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));
-}
-
-// With as much of the message as there is room for, if all went well.
-inline void Engine::Impl::complete_receive(Request& request, Code code) noexcept {
-  const bool is_cut = code == Code::ok && request.received > request.length;
-  complete(request, is_cut ? Code::truncated : code);
+inline Engine::Impl& Core::vci() noexcept { return static_cast<Engine::Impl&>(*this); }
+inline const Engine::Impl& Core::vci() const noexcept {
+  return static_cast<const Engine::Impl&>(*this);
 }
 
 // Holds the engine's lock if more than one thread may call.

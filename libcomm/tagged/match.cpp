@@ -41,9 +41,9 @@ Unexpected* Matcher::find_unexpected_slow(int source, std::uint32_t context,
   return nullptr;
 }
 
-Unexpected* Matcher::find_announced(int source, std::uint64_t send_id) noexcept {
+Unexpected* Matcher::find_rts(int source, std::uint64_t send_id) noexcept {
   for (Unexpected* m = arrival_.head; m != nullptr; m = m->next_any)
-    if (m->announced && m->source == source && m->send_id == send_id) return m;
+    if (m->is_rts && m->source == source && m->send_id == send_id) return m;
   return nullptr;
 }
 
@@ -90,7 +90,7 @@ Unexpected* Matcher::allocate() noexcept {
   Unexpected* message = free_;
   free_ = message->next;
   --num_free_;
-  message->announced = false;
+  message->is_rts = false;
   message->arrived = 0;
   message->receiver = nullptr;
   message->taken = false;

@@ -1,7 +1,7 @@
 #pragma once
 // Matching: posted receives and unexpected messages, found by (context, source, tag) in the order
 // of MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
-// source have a list of their own, and a number tells which of two candidates was posted first.
+// source have a list of their own, and a sequence number orders candidates of the two lists.
 // Not thread-safe: the engine's lock protects it.
 #include <algorithm>
 #include <array>
@@ -19,16 +19,16 @@ struct Unexpected {
   int source = 0;
   std::int32_t tag = 0;
   std::uint32_t context = 0;
-  bool announced = false;
+  bool is_rts = false;
   std::size_t bytes = 0;              // of the whole message
   std::size_t arrived = 0;            // eager: bytes in `data` so far
   std::unique_ptr<std::byte[]> data;  // eager, longer than kSmall
-  std::uint64_t address = 0;          // announced: in the sender
-  std::uint64_t send_id = 0;          // announced
-  std::uint32_t region = 0;           // announced
-  std::uint32_t extra = 0;            // announced
+  std::uint64_t address = 0;          // RTS: in the sender
+  std::uint64_t send_id = 0;          // RTS
+  std::uint32_t region = 0;           // RTS
+  std::uint32_t extra = 0;            // RTS
   Request* receiver = nullptr;        // matched while still arriving
-  bool taken = false;                 // out of matching by a matched probe
+  bool taken = false;                 // a matched probe has removed it from matching
 
   static constexpr std::size_t kSmall = 192;
   std::byte small[kSmall];
@@ -68,7 +68,7 @@ class Matcher {
     return found;
   }
 
-  // Whether no receive is posted that could take a message of this source and context.
+  // Returns true if no posted receive could take a message of this source and context.
   bool none_posted(int source, std::uint32_t context) const noexcept {
     return posted_[bucket(context, source)].head == nullptr && any_.head == nullptr;
   }
@@ -88,24 +88,24 @@ class Matcher {
     if (num_unexpected_ == 0) return nullptr;
     return find_unexpected_slow(source, context, tag);
   }
-  // The announced message of this number, or null.
-  Unexpected* find_announced(int source, std::uint64_t send_id) noexcept;
+  // The unmatched RTS of this number, or null.
+  Unexpected* find_rts(int source, std::uint64_t send_id) noexcept;
   void add_unexpected(Unexpected& message) noexcept;
   void remove_unexpected(Unexpected& message) noexcept;
   std::size_t num_unexpected() const noexcept { return num_unexpected_; }
-  // The same for any thread, and the most there have been since the last call of restart_peak().
+  // The same, callable without the lock, and its maximum since the last call of restart_peak().
   std::size_t level() const noexcept { return level_.load(std::memory_order_relaxed); }
   std::size_t peak() const noexcept {
     return std::max(peak_.load(std::memory_order_relaxed), level());
   }
   void restart_peak() noexcept { peak_.store(level(), std::memory_order_relaxed); }
-  // Counts the unexpected messages of this context from now on. The count is for any thread.
+  // Counts the unexpected messages of this context from now on; any thread may read the count.
   void count(std::uint32_t context) noexcept { counted_context_ = context; }
   std::uint32_t num_counted() const noexcept {
     return num_counted_.load(std::memory_order_relaxed);
   }
 
-  // Drops the unexpected messages of a source that is no more.
+  // Drops the unexpected messages of a source that has left.
   void forget(int source) noexcept;
 
   // Calls f(request) for every posted receive; f may remove it.
@@ -115,8 +115,8 @@ class Matcher {
     each(any_, f);
   }
 
-  // Messages come from a free list, so that a stream of them allocates nothing after a while.
-  // Null: no memory.
+  // Messages come from a free list, so that a steady stream of them does not allocate. Null: no
+  // memory.
   Unexpected* allocate() noexcept;
   void release(Unexpected* message) noexcept;
 
@@ -161,7 +161,7 @@ class Matcher {
   MessageList arrival_;
   std::uint32_t counted_context_ = ~std::uint32_t{0};
   std::atomic<std::uint32_t> num_counted_{0};  // relaxed: the engine's lock orders what it counts
-  // num_unexpected_ for those that look on without the engine's lock.
+  // num_unexpected_ for readers without the engine's lock.
   std::atomic<std::size_t> level_{0}, peak_{0};
   Unexpected* free_ = nullptr;
   std::size_t num_free_ = 0;

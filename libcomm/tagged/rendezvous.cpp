@@ -1,9 +1,13 @@
-// Announced messages. The sender says where the data are (kAnnounce); once matched, the receiver
-// fetches them. Those that do not lie in one block, at either side, go through the ring. Long ones
-// are copied by both sides at once: the receiver answers with kReady, and both claim pieces of a
-// SharedCopy until none is left, so that the copy takes half the time when the sender waits too,
-// and is finished by the receiver alone when it doesn't. Where the kernel refuses such copies the
-// receiver asks for the data through the ring (kReady with kStreamed).
+// Rendezvous of long messages. The sender's RTS names the memory of the data. Once it has matched,
+// there are three protocols:
+//   get       the receiver copies the data alone, by the processor or by gets of the fabric, and
+//             sends a FIN;
+//   shared    the receiver sends a CTS with a SharedCopy, and both sides claim chunks of it until
+//             none is left: half the time when the sender waits too, and the receiver finishes
+//             alone when it does not;
+//   stream    the receiver sends a CTS with kStreamed, and the sender sends the data through the
+//             ring: where the kernel refuses copies, and for data that are not contiguous at one
+//             side.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -46,35 +50,50 @@ void RequestTable::remove(std::uint64_t id) noexcept {
   free_.push_back(index);
 }
 
-bool Engine::Impl::announce(Peer& peer, Request& request) {
+bool Rendezvous::make_room(Peer& peer) noexcept {
+  return or_no_memory([&] {
+           weft::make_room(copies);
+           receives.make_room();
+           peer.controls.make_room();
+           if (peer.remote && free_gets.empty()) {
+             free_gets.reserve(gets.size() + 1);  // capacity for all
+             free_gets.push_back(&gets.emplace_back());
+           }
+         }) == Code::ok;
+}
+
+bool Rendezvous::make_room_to_answer(Peer& peer) noexcept {
+  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
+}
+
+bool Rendezvous::send_rts(Peer& peer, Request& request) {
   if (or_no_memory([&] { sends.make_room(); }) != Code::ok) return wait_for_memory(peer);
-  peer.short_send_ns = 0;
-  std::byte* to = peer.out.reserve(sizeof(Announce));
+  peer.no_send_memory_ns = 0;
+  std::byte* to = peer.out.reserve(sizeof(Rts));
   if (to == nullptr) return false;
   MemoryName memory{};
   if (request.packer != nullptr) {
-    // Nowhere: it goes through the ring.
+    // No memory in the RTS: the receiver asks for a stream.
   } else if (!peer.remote) {
     memory = local->describe(request.buffer, request.length);
   } else if (request.length > 0) {
-    // What cannot be shared goes through the ring: the receiver sees it from the region.
+    // Without a region in the RTS the receiver asks for a stream.
     if (Status status = peer.lanes->remote()->share_once(request.buffer, request.length, memory);
         !status)
       memory = {};
     else
-      shared.tell({Notice::Kind::shared, peer.rank, request.buffer, request.length});
+      shared.notify({Notice::Kind::shared, peer.rank, request.buffer, request.length});
     request.stream_id = number_of(memory);
   }
   request.id = sends.add(request);
-  request.phase = kAnnounced;
-  const Announce message{request.length, memory.address, request.id, memory.region, memory.extra};
+  request.phase = kRtsSent;
+  const Rts message{request.length, memory.address, request.id, memory.region, memory.extra};
   std::memcpy(to, &message, sizeof message);
-  peer.out.publish(kAnnounce, sizeof message, envelope(request.context, request.tag));
+  peer.out.publish(kRts, sizeof message, envelope(request.context, request.tag));
   return true;
 }
 
-// The receiver needs the announced data no more.
-void Engine::Impl::end_share(Request& request) {
+void Rendezvous::end_share(Request& request) {
   Peer& peer = this->peer(request.peer);
   if (!peer.remote || request.stream_id == 0) return;
   const MemoryName memory = named(0, 0, std::exchange(request.stream_id, 0));
@@ -82,11 +101,10 @@ void Engine::Impl::end_share(Request& request) {
     log_line(LogLevel::debug, job.rank(), "cannot unshare a message's memory: {}", status.text());
 }
 
-// False: it has to wait for memory.
-bool Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
-  Announce message;
+bool Rendezvous::on_rts(Peer& peer, const Entry& entry) {
+  Rts message;
   if (entry.length != sizeof message) {
-    broken(peer, "an announcement");
+    vci().broken(peer, "the length of an RTS");
     return true;
   }
   std::memcpy(&message, entry.data, sizeof message);
@@ -97,12 +115,12 @@ bool Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
           {message.address, message.length, message.region, message.extra}, message.send_id);
     return true;
   }
-  Unexpected* waiting = allocate_for(peer, 0);
+  Unexpected* waiting = vci().allocate_for(peer, 0);
   if (waiting == nullptr) return peer.lost;
   waiting->source = peer.rank;
   waiting->tag = tag;
   waiting->context = context;
-  waiting->announced = true;
+  waiting->is_rts = true;
   waiting->bytes = message.length;
   waiting->address = message.address;
   waiting->send_id = message.send_id;
@@ -112,10 +130,10 @@ bool Engine::Impl::on_announce(Peer& peer, const Entry& entry) {
   return true;
 }
 
-std::uint32_t Engine::Impl::take_record() {
-  // Only when there is no other: looking costs a cache line from the sender.
+std::uint32_t Rendezvous::take_record() {
+  // Only when few are free: reading one costs a cache line from the sender.
   for (std::size_t i = 0; free_records.size() < 4 && i < closing_records.size();) {
-    // acquire: the sender's last look at the record; pairs with the release in step().
+    // acquire: the sender's last read of the record; pairs with the release in step().
     if (local->own_copy(closing_records[i])->sender_left.load(std::memory_order_acquire) != 0) {
       free_records.push_back(closing_records[i]);
       closing_records[i] = closing_records.back();
@@ -130,8 +148,8 @@ std::uint32_t Engine::Impl::take_record() {
   return index;
 }
 
-void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-                         const MemoryName& memory, std::uint64_t send_id) {
+void Rendezvous::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
+                       const MemoryName& memory, std::uint64_t send_id) {
   Peer& peer = this->peer(source);
   request.peer = source;
   request.tag = tag;
@@ -139,115 +157,114 @@ void Engine::Impl::fetch(Request& request, int source, std::int32_t tag, std::ui
   request.phase = kCopying;
   const std::uint64_t wanted = std::min<std::uint64_t>(length, request.length);
   if (connect(peer) == Code::peer_lost) return complete(request, Code::peer_lost);
-  Transfer transfer{};
-  transfer.request = &request;
-  transfer.remote = memory;
-  transfer.remote.bytes = wanted;
-  transfer.length = wanted;
-  transfer.send_id = send_id;
-  transfer.peer = source;
-  transfer.claims = true;
+  RendezvousCopy copy{};
+  copy.request = &request;
+  copy.remote = memory;
+  copy.remote.bytes = wanted;
+  copy.length = wanted;
+  copy.send_id = send_id;
+  copy.peer = source;
+  copy.claims = true;
   const bool can_copy = !peer.remote && local->can_copy(source);
   const bool is_in_reach = memory.region != 0 || (can_copy && memory.address != 0);
-  if (wanted > 0 && (!is_in_reach || request.packer != nullptr)) return stream_instead(transfer);
+  if (wanted > 0 && (!is_in_reach || request.packer != nullptr)) return send_cts_to_stream(copy);
   if (wanted > 0 && peer.remote) {
-    transfer.gets = free_gets.back();
+    copy.gets = free_gets.back();
     free_gets.pop_back();
-    transfer.gets->code = Code::ok;
+    copy.gets->code = Code::ok;
   }
-  if (can_copy && peer.copies.is_shared(wanted)) share_copy(peer, transfer);
-  transfers.push_back(transfer);
+  if (can_copy && peer.copy_policy.is_shared(wanted)) send_cts_to_copy(peer, copy);
+  copies.push_back(copy);
 }
 
-// Asks the sender to take part in the copy, if there is a record for it.
-void Engine::Impl::share_copy(Peer& peer, Transfer& transfer) {
-  transfer.record_index = take_record();
-  if (transfer.record_index == kStreamed) return;
-  SharedCopy& record = *local->own_copy(transfer.record_index);
+// Asks the sender to take part in the copy, if a record is free.
+void Rendezvous::send_cts_to_copy(Peer& peer, RendezvousCopy& copy) {
+  copy.record_index = take_record();
+  if (copy.record_index == kStreamed) return;
+  SharedCopy& record = *local->own_copy(copy.record_index);
   // relaxed: the ring entry below publishes it.
   for (auto* word : {&record.claimed, &record.done, &record.given_back})
     word->store(0, std::memory_order_relaxed);
   record.failed.store(0, std::memory_order_relaxed);
   record.sender_left.store(0, std::memory_order_relaxed);
-  transfer.record = &record;
-  const MemoryName mine = local->describe(transfer.request->buffer, transfer.length);
-  Control control{kReady, 0, sizeof(Ready), {}};
-  control.ready = {transfer.length,       mine.address, transfer.send_id, 0,
-                   transfer.record_index, mine.region};
+  copy.record = &record;
+  const MemoryName mine = local->describe(copy.request->buffer, copy.length);
+  Control control{kCts, 0, sizeof(Cts), {}};
+  control.cts = {copy.length, mine.address, copy.send_id, 0, copy.record_index, mine.region};
   enqueue(peer, control);
 }
 
-// The bytes are not within reach, or do not lie in one block: ask for the data through the ring.
-void Engine::Impl::stream_instead(Transfer& transfer) {
-  Request& request = *transfer.request;
+// For data that are not accessible from here, or not contiguous at one side.
+void Rendezvous::send_cts_to_stream(RendezvousCopy& copy) {
+  Request& request = *copy.request;
   request.progress_bytes = 0;
   request.id = receives.add(request);
-  Control control{kReady, 0, sizeof(Ready), {}};
-  control.ready = {transfer.length, 0, transfer.send_id, request.id, kStreamed, 0};
-  enqueue(peer(transfer.peer), control);
+  Control control{kCts, 0, sizeof(Cts), {}};
+  control.cts = {copy.length, 0, copy.send_id, request.id, kStreamed, 0};
+  enqueue(peer(copy.peer), control);
 }
 
-void Engine::Impl::on_ready(Peer& peer, const Entry& entry) {
-  Ready ready;
-  if (entry.length != sizeof ready) return broken(peer, "an answer");
-  std::memcpy(&ready, entry.data, sizeof ready);
-  Request* request = sends.find(ready.send_id, peer.rank);
-  if (request == nullptr || ready.length > request->length)
-    return broken(peer, "the number of a message");
+void Rendezvous::on_cts(Peer& peer, const Entry& entry) {
+  Cts cts;
+  if (entry.length != sizeof cts) return vci().broken(peer, "the length of a CTS");
+  std::memcpy(&cts, entry.data, sizeof cts);
+  Request* request = sends.find(cts.send_id, peer.rank);
+  if (request == nullptr || cts.length > request->length)
+    return vci().broken(peer, "the number of a message");
   SharedCopy* record = nullptr;
-  if (ready.record != kStreamed) {
+  if (cts.record != kStreamed) {
     if (!peer.remote && request->packer == nullptr)
-      record = local->peer_copy(peer.rank, ready.record);
-    if (record == nullptr) return broken(peer, "the number of a copy");
+      record = local->peer_copy(peer.rank, cts.record);
+    if (record == nullptr) return vci().broken(peer, "the number of a copy");
   }
-  sends.remove(ready.send_id);
+  sends.remove(cts.send_id);
   end_share(*request);
   if (record == nullptr) {
     request->phase = kStreaming;
     request->progress_bytes = 0;
-    request->received = ready.length;
-    request->stream_id = ready.receive_id;
+    request->received = cts.length;
+    request->stream_id = cts.receive_id;
     enqueue(peer, *request);
     return;
   }
   request->phase = kCopying;
-  Transfer transfer{};
-  transfer.request = request;
-  transfer.record = record;
-  transfer.remote = {ready.address, ready.length, ready.region, 0};
-  transfer.length = ready.length;
-  transfer.peer = peer.rank;
-  transfer.is_sender = true;
-  transfer.claims = local->can_copy(peer.rank);
-  transfers.push_back(transfer);
+  RendezvousCopy copy{};
+  copy.request = request;
+  copy.record = record;
+  copy.remote = {cts.address, cts.length, cts.region, 0};
+  copy.length = cts.length;
+  copy.peer = peer.rank;
+  copy.is_sender = true;
+  copy.claims = local->can_copy(peer.rank);
+  copies.push_back(copy);
 }
 
-// kFinished and kWithdrawn: an announced message is the sender's again.
-void Engine::Impl::on_over(Peer& peer, const Entry& entry, Code code) {
-  Request* request = sends.find(entry.immediate, peer.rank);
-  if (request == nullptr) return broken(peer, "the number of a message");
-  sends.remove(entry.immediate);
+// The peer does not access the data of an RTS any more.
+void Rendezvous::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
+  Request* request = sends.find(send_id, peer.rank);
+  if (request == nullptr) return vci().broken(peer, "the number of a message");
+  sends.remove(send_id);
   end_share(*request);
   complete(*request, code);
 }
 
-void Engine::Impl::on_stream(Peer& peer, const Entry& entry) {
+void Rendezvous::on_stream(Peer& peer, const Entry& entry) {
   Request* request = receives.find(entry.immediate, peer.rank);
   const std::uint64_t wanted =
       request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
   if (request == nullptr || entry.length > wanted - request->progress_bytes)
-    return broken(peer, "the number of a streamed message");
-  store(*request, request->progress_bytes, entry.data, entry.length);
+    return vci().broken(peer, "the number of a streamed message");
+  vci().store(*request, request->progress_bytes, entry.data, entry.length);
   request->progress_bytes += entry.length;
   if (request->progress_bytes < wanted) return;
   receives.remove(entry.immediate);
   complete_receive(*request, Code::ok);
 }
 
-// Takes back a send. What is in the ring stays there.
-bool Engine::Impl::withdraw(Request& request) {
+// Cancels a send. Entries in the ring stay there.
+bool Rendezvous::withdraw(Request& request) {
   Peer& peer = this->peer(request.peer);
-  if (request.phase == kAnnounced && make_room(peer))
+  if (request.phase == kRtsSent && make_room(peer))
     enqueue(peer, Control{kWithdraw, request.id, 0, {}});
   if (request.phase != kQueued) return false;
   Request* previous = nullptr;
@@ -261,70 +278,97 @@ bool Engine::Impl::withdraw(Request& request) {
   return false;
 }
 
-// A message that has matched is answered as if nothing had been said.
-void Engine::Impl::on_withdraw(Peer& peer, const Entry& entry) {
-  Unexpected* message = matcher.find_announced(peer.rank, entry.immediate);
+// An RTS that has matched is not withdrawn: its CTS or FIN is the answer.
+void Rendezvous::on_withdraw(Peer& peer, const Entry& entry) {
+  Unexpected* message = matcher.find_rts(peer.rank, entry.immediate);
   if (message == nullptr) return;
   matcher.remove_unexpected(*message);
   matcher.release(message);
   enqueue(peer, Control{kWithdrawn, entry.immediate, 0, {}});
 }
 
-void Engine::Impl::run_transfers() {
+void Rendezvous::lose_rendezvous(Peer& peer) {
+  const auto fail_all = [&](RequestTable& table) {
+    table.for_each([&](Request& request) {
+      if (request.peer != peer.rank) return;
+      table.remove(request.id);
+      if (!request.is_receive) end_share(request);
+      complete(request, Code::peer_lost);
+    });
+  };
+  fail_all(sends);
+  fail_all(receives);
+
+  for (std::size_t i = 0; i < copies.size();) {
+    if (copies[i].peer != peer.rank) {
+      ++i;
+      continue;
+    }
+    Request* request = copies[i].request;
+    if (copies[i].gets != nullptr) {
+      std::fill_n(copies[i].gets->busy, Gets::kMax, false);
+      free_gets.push_back(copies[i].gets);
+    }
+    copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
+    complete(*request, Code::peer_lost);
+  }
+}
+
+void Rendezvous::run_copies() {
   // Receivers work from the oldest, senders from the newest, so that the two sides of a stream of
-  // messages mostly copy different ones. One piece each, then back to the rings.
-  for (std::size_t i = 0; i < transfers.size();) {
-    if (step(transfers[i])) {
-      transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(i));
+  // messages mostly copy different ones. One chunk each, then the rings are polled again.
+  for (std::size_t i = 0; i < copies.size();) {
+    if (step(copies[i])) {
+      copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
     }
   }
-  // Not in between: this ends transfers, too.
-  if (Peer* peer = std::exchange(found_lost, nullptr)) end_of(*peer);
+  // After the loop, as this removes copies, too.
+  if (Peer* peer = std::exchange(found_lost, nullptr)) vci().end_of(*peer);
 }
 
-bool Engine::Impl::has_copies() const noexcept {
-  for (const Transfer& transfer : transfers) {
-    if (transfer.gets != nullptr) {
-      // With none on its way nothing would wake us.
-      if (std::none_of(std::begin(transfer.gets->busy), std::end(transfer.gets->busy),
+bool Rendezvous::has_copies() const noexcept {
+  for (const RendezvousCopy& copy : copies) {
+    if (copy.gets != nullptr) {
+      // Without a get in flight nothing would wake this process.
+      if (std::none_of(std::begin(copy.gets->busy), std::end(copy.gets->busy),
                        [](bool busy) { return busy; }))
         return true;
-    } else if (transfer.record == nullptr || transfer.claims) {
+    } else if (copy.record == nullptr || copy.claims) {
       return true;
     }
   }
   return false;
 }
 
-// Several gets at once, so that one's answer is on its way while the next is asked for.
-bool Engine::Impl::step_remote(Transfer& transfer) {
-  Request& request = *transfer.request;
-  Peer& peer = this->peer(transfer.peer);
-  Gets& gets = *transfer.gets;
+// Keeps several gets in flight.
+bool Rendezvous::step_remote(RendezvousCopy& copy) {
+  Request& request = *copy.request;
+  Peer& peer = this->peer(copy.peer);
+  Gets& gets = *copy.gets;
   bool busy = false;
   for (int i = 0; i < Gets::kMax; ++i) {
     if (gets.busy[i]) {
-      if (!gets.pieces[i].is_done()) {
+      if (!gets.chunks[i].is_done()) {
         busy = true;
         continue;
       }
       gets.busy[i] = false;
-      if (gets.code == Code::ok) gets.code = gets.pieces[i].code();
+      if (gets.code == Code::ok) gets.code = gets.chunks[i].code();
     }
-    if (gets.code != Code::ok || transfer.copied == transfer.length) continue;
+    if (gets.code != Code::ok || copy.copied == copy.length) continue;
     const std::uint64_t bytes =
-        std::min<std::uint64_t>(transfer.length - transfer.copied, peer.lanes->limits().piece_max);
-    gets.pieces[i].reset();
-    peer.lanes->start_get(transfer.peer, transfer.remote, transfer.copied,
-                          static_cast<std::byte*>(request.buffer) + transfer.copied, bytes,
-                          gets.pieces[i]);
-    if (gets.pieces[i].is_done() && gets.pieces[i].code() == Code::again) return false;
+        std::min<std::uint64_t>(copy.length - copy.copied, peer.lanes->limits().piece_max);
+    gets.chunks[i].reset();
+    peer.lanes->start_get(copy.peer, copy.remote, copy.copied,
+                          static_cast<std::byte*>(request.buffer) + copy.copied, bytes,
+                          gets.chunks[i]);
+    if (gets.chunks[i].is_done() && gets.chunks[i].code() == Code::again) return false;
     gets.busy[i] = busy = true;
-    transfer.copied += bytes;
+    copy.copied += bytes;
   }
-  if (busy || (gets.code == Code::ok && transfer.copied < transfer.length)) return false;
+  if (busy || (gets.code == Code::ok && copy.copied < copy.length)) return false;
   if (!make_room_to_answer(peer)) return false;
   const Code code = gets.code;
   if (code == Code::peer_lost) {
@@ -332,112 +376,111 @@ bool Engine::Impl::step_remote(Transfer& transfer) {
     return false;
   }
   free_gets.push_back(&gets);
-  end_fetch(transfer, code);
+  send_fin(copy, code);
   return true;
 }
 
-Code Engine::Impl::copy(const Transfer& transfer, std::uint64_t offset, std::uint64_t bytes) {
-  auto* here = static_cast<std::byte*>(transfer.request->buffer) + offset;
-  return transfer.is_sender ? local->put(transfer.peer, transfer.remote, offset, here, bytes)
-                            : local->get(transfer.peer, transfer.remote, offset, here, bytes);
+Code Rendezvous::copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes) {
+  auto* here = static_cast<std::byte*>(copy.request->buffer) + offset;
+  return copy.is_sender ? local->put(copy.peer, copy.remote, offset, here, bytes)
+                        : local->get(copy.peer, copy.remote, offset, here, bytes);
 }
 
-void Engine::Impl::note_copied(const Transfer& transfer) {
-  peer(transfer.peer).in.stats.row().add(stats::Counter::copied_bytes, transfer.length);
+void Rendezvous::count_message(const RendezvousCopy& copy) {
+  peer(copy.peer).in.stats.row().add(stats::Counter::copied_bytes, copy.length);
 }
 
-// The receiver, which copied alone, has all it wants.
-void Engine::Impl::end_fetch(const Transfer& transfer, Code code) {
-  note_copied(transfer);
-  enqueue(peer(transfer.peer), Control{kFinished, transfer.send_id, 0, {}});
-  complete_receive(*transfer.request, code);
+// Ends a copy that the receiver did alone.
+void Rendezvous::send_fin(const RendezvousCopy& copy, Code code) {
+  count_message(copy);
+  enqueue(peer(copy.peer), Control{kFin, copy.send_id, 0, {}});
+  complete_receive(*copy.request, code);
 }
 
-// How the copy of a piece went.
-void Engine::Impl::count_copied(Transfer& transfer, Code code, std::uint64_t bytes) {
+// Records the result of a chunk in the SharedCopy.
+void Rendezvous::count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes) {
   if (code == Code::ok) {
     // release: the bytes before the count; pairs with the acquire in step() on the other side.
-    transfer.record->done.fetch_add(bytes, std::memory_order_release);
+    copy.record->done.fetch_add(bytes, std::memory_order_release);
   } else if (code == Code::peer_lost) {
-    found_lost = &peer(transfer.peer);
+    found_lost = &peer(copy.peer);
   } else {
-    transfer.record->failed.store(1, std::memory_order_release);
+    copy.record->failed.store(1, std::memory_order_release);
   }
 }
 
-// A piece that the sender cannot copy. It claims no more.
-void Engine::Impl::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
+// Hands a chunk that the sender cannot copy to the receiver. The sender claims no more.
+void Rendezvous::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
   record.given_back_bytes.store(bytes, std::memory_order_relaxed);
   record.given_back.store(offset + 1, std::memory_order_release);
 }
 
-void Engine::Impl::take_back(Transfer& transfer) {
-  SharedCopy& record = *transfer.record;
+void Rendezvous::take_back(RendezvousCopy& copy) {
+  SharedCopy& record = *copy.record;
   const std::uint64_t back = record.given_back.load(std::memory_order_acquire);
   if (back == 0) return;
   record.given_back.store(0, std::memory_order_relaxed);
   const std::uint64_t bytes = record.given_back_bytes.load(std::memory_order_relaxed);
-  const bool fits = back <= transfer.length && bytes <= transfer.length - (back - 1);
-  count_copied(transfer, fits ? copy(transfer, back - 1, bytes) : Code::corrupt, bytes);
+  const bool fits = back <= copy.length && bytes <= copy.length - (back - 1);
+  count_chunk(copy, fits ? copy_bytes(copy, back - 1, bytes) : Code::corrupt, bytes);
 }
 
-// Copies a piece of a shared copy: of a short one each side has half.
-void Engine::Impl::claim(Transfer& transfer) {
-  SharedCopy& record = *transfer.record;
+// Copies the next chunk of a shared copy; each side has half of a short one.
+void Rendezvous::claim_chunk(RendezvousCopy& copy) {
+  SharedCopy& record = *copy.record;
   std::uint64_t bytes =
-      transfer.length >= 2 * CopyPolicy::kSharedPieceBytes
+      copy.length >= 2 * CopyPolicy::kSharedPieceBytes
           ? CopyPolicy::kSharedPieceBytes
-          : std::max<std::uint64_t>(4096, (transfer.length / 2 + 4095) & ~std::uint64_t{4095});
+          : std::max<std::uint64_t>(4096, (copy.length / 2 + 4095) & ~std::uint64_t{4095});
   // relaxed: only the number matters, each byte is claimed once.
   const std::uint64_t offset = record.claimed.fetch_add(bytes, std::memory_order_relaxed);
-  if (offset >= transfer.length) {
-    transfer.claims = false;
+  if (offset >= copy.length) {
+    copy.claims = false;
     return;
   }
-  bytes = std::min(bytes, transfer.length - offset);
-  const Code code = copy(transfer, offset, bytes);
-  if (code != Code::ok && transfer.is_sender) {
-    // The receiver may be allowed what we are not.
-    transfer.claims = false;
+  bytes = std::min(bytes, copy.length - offset);
+  const Code code = copy_bytes(copy, offset, bytes);
+  if (code != Code::ok && copy.is_sender) {
+    // The receiver may have the permission that the sender lacks.
+    copy.claims = false;
     give_back(record, offset, bytes);
   } else {
-    count_copied(transfer, code, bytes);
+    count_chunk(copy, code, bytes);
   }
 }
 
-bool Engine::Impl::step(Transfer& transfer) {
-  if (transfer.gets != nullptr) return step_remote(transfer);
-  Request& request = *transfer.request;
-  SharedCopy* record = transfer.record;
+bool Rendezvous::step(RendezvousCopy& copy) {
+  if (copy.gets != nullptr) return step_remote(copy);
+  Request& request = *copy.request;
+  SharedCopy* record = copy.record;
 
   if (record == nullptr) {
-    if (!make_room_to_answer(peer(transfer.peer))) return false;
-    const std::uint64_t bytes = std::min<std::uint64_t>(transfer.length - transfer.copied,
-                                                        4 * CopyPolicy::kSharedPieceBytes);
-    const Code code = bytes == 0 ? Code::ok : copy(transfer, transfer.copied, bytes);
-    transfer.copied += bytes;
-    if (code == Code::peer_lost) found_lost = &this->peer(transfer.peer);
-    if (code == Code::peer_lost || (code == Code::ok && transfer.copied < transfer.length))
-      return false;
-    end_fetch(transfer, code);
+    if (!make_room_to_answer(peer(copy.peer))) return false;
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(copy.length - copy.copied, 4 * CopyPolicy::kSharedPieceBytes);
+    const Code code = bytes == 0 ? Code::ok : copy_bytes(copy, copy.copied, bytes);
+    copy.copied += bytes;
+    if (code == Code::peer_lost) found_lost = &this->peer(copy.peer);
+    if (code == Code::peer_lost || (code == Code::ok && copy.copied < copy.length)) return false;
+    send_fin(copy, code);
     return true;
   }
 
-  if (transfer.claims) claim(transfer);
-  if (!transfer.is_sender) take_back(transfer);
+  if (copy.claims) claim_chunk(copy);
+  if (!copy.is_sender) take_back(copy);
 
   const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
-  // acquire: all bytes have arrived; pairs with the releases in count_copied().
-  if (failed == 0 && record->done.load(std::memory_order_acquire) < transfer.length) return false;
-  if (transfer.is_sender) {
+  // acquire: all bytes have arrived; pairs with the releases in count_chunk().
+  if (failed == 0 && record->done.load(std::memory_order_acquire) < copy.length) return false;
+  if (copy.is_sender) {
     record->sender_left.store(1, std::memory_order_release);
-    ring_doorbell(*peer(transfer.peer).out.sleeping);
+    ring_doorbell(*peer(copy.peer).out.sleeping);
     complete(request, failed == 0 ? Code::ok : Code::not_permitted);
     return true;
   }
-  ring_doorbell(*peer(transfer.peer).out.sleeping);
-  closing_records.push_back(transfer.record_index);
-  note_copied(transfer);
+  ring_doorbell(*peer(copy.peer).out.sleeping);
+  closing_records.push_back(copy.record_index);
+  count_message(copy);
   complete_receive(request, failed == 0 ? Code::ok : Code::not_permitted);
   return true;
 }

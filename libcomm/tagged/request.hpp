@@ -14,9 +14,9 @@ namespace weft::tagged {
 inline constexpr int kAnySource = -1;
 inline constexpr std::int32_t kAnyTag = -1;
 
-// How data that do not lie in one block (MPI's derived datatypes) get into and out of the lane, so
-// that they are copied once on each side. Called under the engine's lock, for the pieces of a
-// message in order; it must not call the engine.
+// Packs and unpacks data that do not lie in one block (MPI's derived datatypes) straight into and
+// out of the lane, so that they are copied once on each side. The engine calls it under its lock,
+// for the fragments of a message in order; it must not call the engine.
 class Packer {
  public:
   // Bytes [skip, skip + bytes) of the message.
@@ -41,10 +41,11 @@ struct Request {
   std::size_t length = 0;    // send: bytes to send; receive: room in the buffer
   std::size_t received = 0;  // receive, once complete: bytes of the message (before truncation)
 
-  // Set by the caller before the start; null: `buffer` is the data. It lasts until the end.
+  // Set by the caller before the start, and valid until the request completes; null: `buffer` is
+  // contiguous.
   const Packer* packer = nullptr;
 
-  // The engine's own.
+  // Private to the engine.
   Request* next = nullptr;
   Request* previous = nullptr;
   std::uint64_t progress_bytes = 0;
@@ -55,14 +56,14 @@ struct Request {
   bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
 };
 
-// What a probe finds.
+// The result of a probe.
 struct MessageInfo {
   int source = 0;  // world rank
   std::int32_t tag = 0;
   std::size_t bytes = 0;
 };
 
-// A message taken out of matching by a matched probe; received by Engine::irecv_matched.
+// A message that a matched probe has taken out of matching; Engine::irecv_matched receives it.
 struct Unexpected;
 
 }  // namespace weft::tagged

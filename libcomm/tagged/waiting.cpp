@@ -6,16 +6,16 @@
 namespace weft::tagged {
 namespace {
 
-// The first polls of a wait follow each other at once: a pause is longer than a poll, and what
-// comes soon is seen later by half of it.
+// The first polls of a wait follow each other without a pause, which would delay an early message
+// by half its length.
 constexpr unsigned kBusyPolls = 64;
-// Polls of what is waited for between two of all else.
+// Polls of the awaited VCI for each poll of all others.
 constexpr unsigned kPollsToOthers = 32;
-// Pieces copied between two looks for lost peers.
+// Chunks copied between two checks for lost peers.
 constexpr unsigned kCopyRound = 32;
 
-// Counts this thread among those that wait for something in a VCI, or in any; nobody is counted
-// where there is one thread.
+// Counts this thread among those that wait for something in a VCI, or in any; does nothing in
+// processes with one thread.
 class Counted {
  public:
   Counted(Engine::Impl& vci, bool everywhere) noexcept : vci_(vci), everywhere_(everywhere) {
@@ -36,7 +36,7 @@ class Counted {
         vci.num_waiting.fetch_add(1, std::memory_order_relaxed);
         counted_in_ |= 1u << vci.number;
       });
-    } else {  // others may have been made since
+    } else {  // VCIs may have been created since
       vci_.shared.for_each([this](Engine::Impl& vci) {
         if ((counted_in_ >> vci.number & 1) != 0)
           vci.num_waiting.fetch_sub(1, std::memory_order_relaxed);
@@ -50,8 +50,8 @@ class Counted {
 
 }  // namespace
 
-// One thread at a time makes progress; the others look at their own condition meanwhile.
-bool Engine::Impl::poll_once() {
+// One thread at a time makes progress; the others poll their own condition meanwhile.
+bool Waiting::poll_once() {
   if (!threaded) {
     progress();
     return false;
@@ -64,23 +64,23 @@ bool Engine::Impl::poll_once() {
   return any;
 }
 
-void Engine::Impl::progress_others() {
+void Waiting::progress_others() {
   if (!shared.has_others()) [[likely]]
     return;
-  shared.for_each([this](Impl& vci) {
+  shared.for_each([this](Engine::Impl& vci) {
     if (&vci != this) vci.poll_once();
   });
 }
 
-void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool polls) {
-  const Counted counted(*this, everywhere);
-  // Also of waits that end at once, one after the other.
+void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) {
+  const Counted counted(vci(), everywhere);
+  // Here, so that a sequence of waits that end at once polls the others, too.
   progress_others_at_times();
-  // After every progress(): what has arrived may let it go on.
+  // After every progress(), as an arrived message may let it go on.
   const auto run_background = [this](bool before_sleep) {
     if (auto* work = shared.background.load(std::memory_order_acquire)) work(before_sleep);
   };
-  // True: what became complete may be what another thread waits for.
+  // Returns true if a completed request may be another thread's.
   unsigned num_polls = 0;
   const auto poll = [&] {
     const bool any = poll_once();
@@ -88,8 +88,8 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
     run_background(false);
     return any && num_waiting.load(std::memory_order_relaxed) > 1;
   };
-  // With remote peers a poll costs system calls: fewer polls before the first look at the clock,
-  // and a yield now and then for whoever else needs this core to answer.
+  // With remote peers a poll costs system calls: fewer polls before the first read of the clock,
+  // and a yield now and then for a process that needs this core to answer.
   if (polls && !crowded) {
     const unsigned round = has_remote.load(std::memory_order_relaxed) ? 8 : 128;
     std::uint64_t limit = 0;
@@ -120,37 +120,37 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
   }
   auto& sleeping = local->sleeping(0);
   DoorbellSleep sleep(crowded);
-  // Whether the next poll finds something to do, whatever the doorbell says. `seen`: what was
-  // complete when the background was last run.
+  // Returns true if the next poll finds something to do without a ring of the doorbell. `seen`:
+  // num_completed when the background last ran.
   const auto has_work = [this](std::uint64_t seen) {
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       if (left_entries || has_copies() || num_completed != seen) return true;
     }
     bool has = false;
     if (shared.has_others())
-      shared.for_each([&](Impl& vci) {
+      shared.for_each([&](Engine::Impl& vci) {
         if (&vci == this) return;
-        // Whoever is in there now need not look at what has arrived.
+        // The thread that holds the lock need not poll.
         const bool is_free = vci.mutex.try_lock();
         has |= !is_free || vci.left_entries || vci.has_copies();
         if (is_free) vci.mutex.unlock();
       });
     return has;
   };
-  const auto look_for_lost = [](Impl& vci) {
+  const auto check_for_lost = [](Engine::Impl& vci) {
     const Guard guard(vci);
     vci.check_liveness();
   };
-  const auto progress_now = [](Impl& vci) {
+  const auto progress_now = [](Engine::Impl& vci) {
     const Guard guard(vci);
     vci.progress();
   };
   std::uint64_t seen = 0;
   for (;;) {
-    shared.for_each(look_for_lost);
+    shared.for_each(check_for_lost);
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       seen = num_completed;
     }
     for (unsigned i = 0; i < kCopyRound && has_work(seen); ++i) {
@@ -160,10 +160,10 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
       if (crowded) sched_yield();
     }
     const std::uint32_t armed = arm_doorbell(sleeping);
-    // Not poll(): who holds the lock may be sending, and look at nothing.
+    // Not poll(): the thread that holds the lock may be sending, and poll nothing.
     shared.for_each(progress_now);
     {
-      const Guard guard(*this);
+      const Guard guard(vci());
       seen = num_completed;
     }
     run_background(true);
@@ -174,13 +174,13 @@ void Engine::Impl::wait(const WaitCondition& condition, bool everywhere, bool po
       sleep.sleep(sleeping, armed, longest_sleep_us(fence_works));
       poll();
     }
-    // Other threads may have armed it: then it stays, at the cost of one needless wake.
+    // Other threads may have armed it: then it stays armed, at the cost of one needless wake.
     if (!threaded) sleeping.fetch_and(~kDoorbellArmed, std::memory_order_relaxed);
     if (done || condition()) return;
   }
 }
 
-void Engine::rest() {
+void Engine::idle() {
   shared_->for_each([](Impl& vci) { vci.check_liveness_if_due(); });
   if (impl_->crowded) sched_yield();
 }

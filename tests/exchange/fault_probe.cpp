@@ -287,7 +287,7 @@ void write_garbage(Job& job, const char* what) {
     head->length = 8;
     head->immediate = first->immediate;
     std::uint32_t kind = kBlock;
-    Announcement announcement{4096, 8, 0, 0};
+    Rts rts{4096, 8, 0, 0};
     if (std::strcmp(what, "length") == 0) head->length = 0xffff'fff0;
     if (std::strcmp(what, "odd") == 0) head->length = 13;
     if (std::strcmp(what, "empty") == 0) head->length = 0;
@@ -296,13 +296,12 @@ void write_garbage(Job& job, const char* what) {
     if (std::strcmp(what, "size") == 0) head->immediate += 1;
     if (std::strcmp(what, "turn") == 0) kind = kKindWrap, head->length = 0xffff'ffc0;
     if (std::strncmp(what, "announce", 8) == 0) {
-      kind = kAnnounce;
-      head->length = sizeof announcement;
-      if (std::strcmp(what, "announce_far") == 0)
-        announcement = {0x7fff'0000'0000, 1 << 20, 0x0001'0003, 0};
-      if (std::strcmp(what, "announce_long") == 0) announcement = {4096, ~std::uint64_t{0}, 1, 1};
-      if (std::strcmp(what, "announce_odd") == 0) announcement = {4096, 13, 1, 1};
-      std::memcpy(ring + kEntryAlign + sizeof *head, &announcement, sizeof announcement);
+      kind = kRts;
+      head->length = sizeof rts;
+      if (std::strcmp(what, "announce_far") == 0) rts = {0x7fff'0000'0000, 1 << 20, 0x0001'0003, 0};
+      if (std::strcmp(what, "announce_long") == 0) rts = {4096, ~std::uint64_t{0}, 1, 1};
+      if (std::strcmp(what, "announce_odd") == 0) rts = {4096, 13, 1, 1};
+      std::memcpy(ring + kEntryAlign + sizeof *head, &rts, sizeof rts);
     }
     head->state.store(2u << 8 | kind, std::memory_order_release);
     REQUIRE(job.barrier().ok());

@@ -172,8 +172,8 @@ void announce_unaligned(Job& job) {
     void* address = nullptr;
     RemoteMemory mine;
     REQUIRE(job.allocate(4096, address, mine).ok());
-    const Announcement announcement{mine.address + 8, sizeof(Wide), mine.keys[0].region, 0};
-    write_entry(exchange, job, Wide{}, kAnnounce, &announcement, sizeof announcement);
+    const Rts rts{mine.address + 8, sizeof(Wide), mine.keys[0].region, 0};
+    write_entry(exchange, job, Wide{}, kRts, &rts, sizeof rts);
   } else if (job.rank() == 0) {
     receive_up_to_trouble(exchange);
   }

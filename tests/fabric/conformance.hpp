@@ -60,9 +60,9 @@ struct Side final : Events {
   bool refuse = false, closes_incoming = false;
 };
 
-struct Waiting : Request {
+struct Waiting : WorkRequest {
   Waiting() {
-    done = [](Request& request, Code code) noexcept {
+    done = [](WorkRequest& request, Code code) noexcept {
       auto& waiting = static_cast<Waiting&>(request);
       waiting.code = code;
       ++waiting.times;

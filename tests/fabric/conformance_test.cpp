@@ -200,21 +200,25 @@ TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn ke
     };
     Endpoint& a = *pair.a.endpoint;
     if (limits.gets) {
-      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, 4095, r); });
       refused(
-          [&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, ~0ull, r); });
-      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, forged, 0, r); });
+          [&](Link& l, WorkRequest& r) { return a.get(l, copy.data(), 2, readable.key, 4095, r); });
+      refused([&](Link& l, WorkRequest& r) {
+        return a.get(l, copy.data(), 2, readable.key, ~0ull, r);
+      });
+      refused([&](Link& l, WorkRequest& r) { return a.get(l, copy.data(), 2, forged, 0, r); });
     }
     if (limits.puts)
-      refused([&](Link& l, Request& r) { return a.put(l, copy.data(), 8, readable.key, 0, r); });
+      refused(
+          [&](Link& l, WorkRequest& r) { return a.put(l, copy.data(), 8, readable.key, 0, r); });
     std::uint64_t previous = 0;
     if (limits.atomics)
-      refused([&](Link& l, Request& r) {
+      refused([&](Link& l, WorkRequest& r) {
         return a.atomic(l, Atomic::fetch_add, readable.key, 0, 1, 0, previous, r);
       });
     pair.b.endpoint->deregister(readable);
     if (limits.gets)
-      refused([&](Link& l, Request& r) { return a.get(l, copy.data(), 2, readable.key, 0, r); });
+      refused(
+          [&](Link& l, WorkRequest& r) { return a.get(l, copy.data(), 2, readable.key, 0, r); });
     CHECK(memory == std::vector<std::byte>(4096));
   });
 }

@@ -100,17 +100,17 @@ struct Scene {
   void entry(Script& in) {
     const auto kind = static_cast<std::uint8_t>(std::max<int>(in.take<std::uint8_t>() % 12, 1));
     const std::uint64_t immediate =
-        kind == kFinished || kind == kStream || kind == kWithdraw || kind == kWithdrawn
+        kind == kFin || kind == kStream || kind == kWithdraw || kind == kWithdrawn
             ? number(in.take<std::uint64_t>())
             : envelope(3, in.take<std::int8_t>());
     const std::size_t most = std::min<std::size_t>(in.take<std::uint16_t>(), 60'000);
     auto data = in.take_bytes(most);
-    if (kind == kAnnounce && data.size() == sizeof(Announce)) {
-      auto* announce = reinterpret_cast<Announce*>(data.data());
+    if (kind == kRts && data.size() == sizeof(Rts)) {
+      auto* announce = reinterpret_cast<Rts*>(data.data());
       if (announce->region == 0) announce->address = address(announce->address);
     }
-    if (kind == kReady && data.size() == sizeof(Ready)) {
-      auto* ready = reinterpret_cast<Ready*>(data.data());
+    if (kind == kCts && data.size() == sizeof(Cts)) {
+      auto* ready = reinterpret_cast<Cts*>(data.data());
       if (ready->region == 0) ready->address = address(ready->address);
       ready->send_id = number(ready->send_id);
     }

@@ -25,15 +25,15 @@ class Wire final : public fabric::Endpoint {
   }
   void deregister(fabric::Registration&) override {}
   Code put(fabric::Link&, const void*, std::size_t, const fabric::Key&, std::uint64_t,
-           fabric::Request&) override {
+           fabric::WorkRequest&) override {
     return Code::unsupported;
   }
   Code get(fabric::Link&, void*, std::size_t, const fabric::Key&, std::uint64_t,
-           fabric::Request&) override {
+           fabric::WorkRequest&) override {
     return Code::unsupported;
   }
   Code atomic(fabric::Link&, fabric::Atomic, const fabric::Key&, std::uint64_t, std::uint64_t,
-              std::uint64_t, std::uint64_t&, fabric::Request&) override {
+              std::uint64_t, std::uint64_t&, fabric::WorkRequest&) override {
     return Code::unsupported;
   }
   Code message(fabric::Link&, fabric::Bytes head, fabric::Bytes body) override {

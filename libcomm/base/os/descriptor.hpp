@@ -32,9 +32,9 @@ class Descriptor {
 // processes that need many by design, as a launcher or one with many ranks; code that uses select()
 // has no place in them.
 std::size_t raise_descriptor_limit() noexcept;
-// Whether this process could open another one now.
+// Returns true if this process could open another one now.
 bool has_descriptors_left() noexcept;
-// How many are open in this process.
+// The number of open descriptors of this process.
 std::size_t num_open_descriptors() noexcept;
 
 // An epoll set. Throws Error (no_memory): no descriptors are left.

@@ -11,8 +11,8 @@ namespace detail {
 extern std::atomic<pid_t> process_id;
 }
 
-// What is made for one process calls this first, and keeps the answer: the id that process_id()
-// gives from then on, until fork() gives the child its own.
+// An object of one process calls this first, and keeps the result: the id that process_id() returns
+// from then on, until fork() sets the child's own.
 pid_t keep_process_id() noexcept;
 inline pid_t process_id() noexcept {
   // relaxed: written by fork() in the child, which has one thread then.

@@ -65,22 +65,22 @@ constexpr unsigned kVainArms = 64;
 // An operation of the provider, identified by the address of its context.
 struct Posted {
   fi_context2 context;
-  bool is_rma = false;  // a Transfer, else a Buffer
+  bool is_rma = false;  // a PostedGet, else a Buffer
 };
 
 struct Buffer : Posted {
-  fid_mr* mr = nullptr;        // of its data, where the provider wants that
-  fid_ep* receives = nullptr;  // that it is posted to; null: it sends
-  std::uint64_t link;          // own token of the link that sends
-  Request* request = nullptr;  // of a message in place
+  fid_mr* mr = nullptr;            // of its data, where the provider wants that
+  fid_ep* receives = nullptr;      // that it is posted to; null: it sends
+  std::uint64_t link;              // own token of the link that sends
+  WorkRequest* request = nullptr;  // of a message in place
   std::byte* data;
 };
 
 // A get. Lives until the provider has completed it, even if no request waits for it.
-struct Transfer : Posted {
-  std::uint64_t link = 0;      // own token
-  Request* request = nullptr;  // null: no request waits any more
-  fid_mr* local = nullptr;     // of `here`, where the provider wants that
+struct PostedGet : Posted {
+  std::uint64_t link = 0;          // own token
+  WorkRequest* request = nullptr;  // null: no request waits any more
+  fid_mr* local = nullptr;         // of `here`, where the provider wants that
   // The buffer in place of `here` when no request waits, as nothing keeps the provider from writing
   // to it once the link is closed.
   std::unique_ptr<std::byte[]> copy;
@@ -143,11 +143,11 @@ class OfiEndpoint final : public Endpoint {
                          Registration& registration) override;
   void deregister(Registration& registration) override;
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override;
+           WorkRequest& request) override;
   Code message(Link& link, Bytes head, Bytes body) override {
     return post(static_cast<OfiLink&>(link), head, body, nullptr);
   }
-  Code message_in_place(Link& link, Bytes head, Bytes body, Request& request) override {
+  Code message_in_place(Link& link, Bytes head, Bytes body, WorkRequest& request) override {
     return post(static_cast<OfiLink&>(link), head, body, &request);
   }
   bool poll(Events& events) override;
@@ -187,7 +187,7 @@ class OfiEndpoint final : public Endpoint {
     links_[link->own_token] = link.get();
     return link.release();
   }
-  Code post(OfiLink& link, Bytes head, Bytes body, Request* request) {
+  Code post(OfiLink& link, Bytes head, Bytes body, WorkRequest* request) {
     if (head.size() + body.size() > limits_.message_max) return Code::bad_argument;
     std::lock_guard lock(mutex_);
     if (link.is_down) return Code::peer_lost;
@@ -197,7 +197,7 @@ class OfiEndpoint final : public Endpoint {
     return code;
   }
   Code send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
-            Request* request = nullptr);
+            WorkRequest* request = nullptr);
   void post_receive(Buffer& buffer);
   void take_down(OfiLink& link, Code why) {
     if (std::exchange(link.is_down, true)) return;
@@ -207,16 +207,16 @@ class OfiEndpoint final : public Endpoint {
                    std::unique_lock<std::mutex>& lock);
   void on_hello(const Head& head, Bytes bytes);
   void on_given_up(std::uint64_t token);
-  Request* take_request(std::uint64_t link);
+  WorkRequest* take_request(std::uint64_t link);
   bool read_completions(Events* events, std::unique_lock<std::mutex>& lock);
   void end(Posted& posted, int error, std::size_t length, Events* events,
            std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
-  void end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock);
+  void end_get(PostedGet& transfer, int error, std::unique_lock<std::mutex>& lock);
   Status add_buffers(std::size_t count, bool receives);
   bool need_send_buffer();
   Status register_for(void* address, std::size_t bytes, std::uint64_t access, fid_mr*& mr);
-  static void close_local(Transfer& transfer) {
+  static void close_local(PostedGet& transfer) {
     if (transfer.local != nullptr) fi_close(&transfer.local->fid);
     transfer.local = nullptr;
   }
@@ -236,8 +236,8 @@ class OfiEndpoint final : public Endpoint {
   std::deque<Buffer> buffers_;
   std::deque<weft::Mapping> more_memory_;
   std::vector<Buffer*> free_;
-  std::deque<Transfer> transfers_;
-  std::vector<Transfer*> free_transfers_;
+  std::deque<PostedGet> gets_;
+  std::vector<PostedGet*> free_gets_;
   std::unordered_map<std::uint64_t, OfiLink*> links_;  // by own token
   std::vector<Event> events_;
 };
@@ -297,7 +297,7 @@ OfiEndpoint::~OfiEndpoint() {
     read_completions(nullptr, lock);
   }
   for (auto& [token, link] : links_) delete link;
-  for (Transfer& transfer : transfers_) close_local(transfer);
+  for (PostedGet& transfer : gets_) close_local(transfer);
   ep_.reset();
   for (fid_mr* mr : mrs_) fi_close(&mr->fid);
 }
@@ -310,7 +310,7 @@ void OfiEndpoint::post_receive(Buffer& buffer) {
 }
 
 Code OfiEndpoint::send(OfiLink& link, Kind kind, std::uint64_t token, Bytes head, Bytes body,
-                       Request* request) {
+                       WorkRequest* request) {
   const std::size_t length = head.size() + body.size();
   const Head first{token, kind, link.num_sent, static_cast<std::uint32_t>(length)};
   const bool is_short = sizeof first + length <= inject_max_ && request == nullptr;
@@ -409,7 +409,7 @@ void OfiEndpoint::close(Link& base) {
   const std::uint64_t token = link.own_token;
   links_.erase(token);
   delete &link;
-  while (Request* request = take_request(token)) {
+  while (WorkRequest* request = take_request(token)) {
     lock.unlock();
     request->done(*request, Code::cancelled);
     lock.lock();
@@ -417,11 +417,11 @@ void OfiEndpoint::close(Link& base) {
 }
 
 // Takes a request that this link has under way, which ends now; null: none is left.
-Request* OfiEndpoint::take_request(std::uint64_t link) {
+WorkRequest* OfiEndpoint::take_request(std::uint64_t link) {
   for (Buffer& buffer : buffers_)
     if (buffer.request != nullptr && buffer.link == link)
       return std::exchange(buffer.request, nullptr);
-  for (Transfer& transfer : transfers_) {
+  for (PostedGet& transfer : gets_) {
     if (transfer.request == nullptr || transfer.link != link) continue;
     close_local(transfer);
     return std::exchange(transfer.request, nullptr);
@@ -493,7 +493,7 @@ void OfiEndpoint::on_received(Buffer& buffer, std::size_t length, Events* events
 }
 
 void OfiEndpoint::end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock) {
-  Request* request = std::exchange(buffer.request, nullptr);
+  WorkRequest* request = std::exchange(buffer.request, nullptr);
   free_.push_back(&buffer);
   if (OfiLink* link = find(buffer.link); link != nullptr) {
     --link->num_sends;
@@ -546,7 +546,7 @@ void OfiEndpoint::deregister(Registration& registration) {
 }
 
 Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
-                      std::uint64_t offset, Request& request) {
+                      std::uint64_t offset, WorkRequest& request) {
   if (!limits_.gets) return Code::unsupported;
   const KeyParts parts = parts_of(key);
   auto& link = static_cast<OfiLink&>(base);
@@ -554,12 +554,12 @@ Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
   if (link.is_down) return Code::peer_lost;
   if (!link.is_up || link.num_sends >= kSendsOfLink) return Code::again;
   const Code room = or_no_memory([&] {
-    if (!free_transfers_.empty()) return;
-    make_room(free_transfers_, transfers_.size() + 1);  // giving back takes no memory
-    free_transfers_.push_back(&transfers_.emplace_back());
+    if (!free_gets_.empty()) return;
+    make_room(free_gets_, gets_.size() + 1);  // giving back takes no memory
+    free_gets_.push_back(&gets_.emplace_back());
   });
   if (room != Code::ok) return room;
-  Transfer& transfer = *free_transfers_.back();
+  PostedGet& transfer = *free_gets_.back();
   transfer.is_rma = true;
   transfer.here = here;
   transfer.bytes = bytes;
@@ -591,15 +591,15 @@ Code OfiEndpoint::get(Link& base, void* here, std::size_t bytes, const Key& key,
     take_down(link, Code::peer_lost);
     return Code::peer_lost;
   }
-  free_transfers_.pop_back();
+  free_gets_.pop_back();
   transfer.link = link.own_token;
   transfer.request = &request;
   ++link.num_sends;
   return Code::ok;
 }
 
-void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<std::mutex>& lock) {
-  Request* request = std::exchange(transfer.request, nullptr);
+void OfiEndpoint::end_get(PostedGet& transfer, int error, std::unique_lock<std::mutex>& lock) {
+  WorkRequest* request = std::exchange(transfer.request, nullptr);
   close_local(transfer);
   OfiLink* link = find(transfer.link);
   if (link != nullptr) --link->num_sends;
@@ -613,7 +613,7 @@ void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<s
   if (request != nullptr && code == Code::ok && transfer.copy != nullptr)
     std::memcpy(transfer.here, transfer.copy.get(), transfer.bytes);
   transfer.copy.reset();
-  free_transfers_.push_back(&transfer);
+  free_gets_.push_back(&transfer);
   if (request == nullptr) return;
   lock.unlock();
   request->done(*request, code);
@@ -623,7 +623,7 @@ void OfiEndpoint::end_transfer(Transfer& transfer, int error, std::unique_lock<s
 // Ends what the provider has completed; error 0: success.
 void OfiEndpoint::end(Posted& posted, int error, std::size_t length, Events* events,
                       std::unique_lock<std::mutex>& lock) {
-  if (posted.is_rma) return end_transfer(static_cast<Transfer&>(posted), error, lock);
+  if (posted.is_rma) return end_get(static_cast<PostedGet&>(posted), error, lock);
   auto& buffer = static_cast<Buffer&>(posted);
   if (buffer.receives == nullptr) return end_send(buffer, error == 0, lock);
   if (error == 0) return on_received(buffer, length, events, lock);

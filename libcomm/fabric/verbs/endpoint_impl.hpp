@@ -43,7 +43,7 @@ inline constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // of a co
 
 // The operation under way in one slot of the send queue.
 struct Posted {
-  Request* request;  // null: a message, or credit
+  WorkRequest* request;  // null: a message, or credit
   lib::Registration* memory;
   std::byte* copy_to;  // get and atomic through the ring: where the bytes go
   const std::byte* copy_from;
@@ -54,7 +54,7 @@ struct Posted {
 
 // A request that is longer than the device takes at once, or than there is room for.
 struct Parts {
-  Request* request = nullptr;
+  WorkRequest* request = nullptr;
   lib::Registration* memory = nullptr;
   bool is_get = false;
   std::uint64_t here = 0, there = 0;
@@ -90,7 +90,7 @@ struct VerbsLink : Link {
   Block ring;
   std::uint64_t ring_head = 0, ring_tail = 0;
   Parts parts;
-  Request* refused = nullptr;  // the request of which a part was refused, and why
+  WorkRequest* refused = nullptr;  // the request of which a part was refused, and why
   Code refused_code = Code::ok;
   std::array<Posted, kDepth> slots;
 
@@ -121,11 +121,11 @@ class VerbsEndpoint final : public Endpoint {
                          Registration& registration) override;
   void deregister(Registration& registration) override;
   Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override;
+           WorkRequest& request) override;
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override;
+           WorkRequest& request) override;
   Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset, std::uint64_t operand,
-              std::uint64_t compare, std::uint64_t& previous, Request& request) override;
+              std::uint64_t compare, std::uint64_t& previous, WorkRequest& request) override;
   Code message(Link& link, Bytes head, Bytes body) override;
   bool poll(Events& events) override;
   bool arm() override;
@@ -135,7 +135,7 @@ class VerbsEndpoint final : public Endpoint {
   // Completed requests of a link, reported once its lock is free.
   class Completed {
    public:
-    void add(Request* request, Code code) { items_[num_++] = {request, code}; }
+    void add(WorkRequest* request, Code code) { items_[num_++] = {request, code}; }
     void report() const {
       for (std::size_t i = 0; i < num_; ++i)
         items_[i].request->done(*items_[i].request, items_[i].code);
@@ -143,7 +143,7 @@ class VerbsEndpoint final : public Endpoint {
 
    private:
     struct Item {
-      Request* request;
+      WorkRequest* request;
       Code code;
     };
     Item items_[kDepth + 1];  // the send queue's, and one in parts
@@ -151,7 +151,7 @@ class VerbsEndpoint final : public Endpoint {
   };
   struct Refused {  // here, before they were posted
     std::uint32_t link;
-    Request* request;
+    WorkRequest* request;
     Code code;
   };
 
@@ -199,10 +199,10 @@ class VerbsEndpoint final : public Endpoint {
   Code post(VerbsLink& link, ibv_send_wr& request, const Posted& what, bool is_signalled);
   std::byte* take_ring(VerbsLink& link, std::size_t bytes);
   Status need_ring(VerbsLink& link);
-  Code refuse(VerbsLink& link, Request& request, Code code);
+  Code refuse(VerbsLink& link, WorkRequest& request, Code code);
   Code post_parts(VerbsLink& link);
   Code transfer(VerbsLink& link, bool is_get, std::byte* local, std::size_t bytes, const Key& key,
-                std::uint64_t offset, Request& request);
+                std::uint64_t offset, WorkRequest& request);
   Code send(VerbsLink& link, MessageKind kind, Bytes head, Bytes body);
   void on_completion(const ibv_wc& completion, Events& events);
   void on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status, Completed& completed);

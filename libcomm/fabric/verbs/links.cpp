@@ -28,9 +28,9 @@ constexpr std::uint8_t kWaitWhileFull = 20;  // 10 ms
 constexpr int kResolveMs = 2000;
 constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
 constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
-constexpr std::uint32_t kStillLooks = 8;
+constexpr std::uint32_t kStillChecks = 8;
 constexpr std::uint32_t kIdBits =
-    20;  // of a link's index; the other bits tell its successive users apart
+    20;  // of a link's index; the other bits distinguish its successive users
 
 Status failed(const char* what) noexcept {
   const Code code = errno == ENOMEM || errno == EMFILE ? Code::no_memory : Code::unsupported;
@@ -338,7 +338,7 @@ void VerbsEndpoint::check_attempts() {
 // a link that completes nothing for too long is taken down. Where no request under way would signal
 // its completion, one without bytes is posted that does.
 void VerbsEndpoint::check_devices_end(std::uint64_t now) {
-  if (now < last_check_ns_ + stopped_ns_ / kStillLooks) return;
+  if (now < last_check_ns_ + stopped_ns_ / kStillChecks) return;
   last_check_ns_ = now;
   for (VerbsLink* link : table_) {
     if (link == nullptr || link->is_ending) continue;
@@ -350,7 +350,7 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
       // Checks are counted, not timed, as this process may itself have been stopped for a while.
       if (under_way == 0 || link->completed != link->seen_completed) link->num_still = 0;
       link->seen_completed = link->completed;
-      has_stopped = ++link->num_still > kStillLooks;
+      has_stopped = ++link->num_still > kStillChecks;
       const auto outstanding = static_cast<std::int32_t>(link->last_signalled - link->completed);
       if (under_way > 0 && outstanding <= 0 && link->room() > 1) {
         ibv_send_wr request{};
@@ -425,7 +425,7 @@ int VerbsEndpoint::stash_completions() {
 
 void VerbsEndpoint::end_requests(VerbsLink& link, Code code, Completed& completed) {
   std::lock_guard lock(link.lock);
-  const auto end = [&](Request* request) {
+  const auto end = [&](WorkRequest* request) {
     completed.add(request, link.refused == request ? link.refused_code : code);
   };
   for (; link.completed != link.posted; ++link.completed) {

@@ -51,7 +51,7 @@ Status MemoryWatch::start() {
     fd = open();
     if (fd < 0 || !open_features(fd, events)) {
       if (fd >= 0) close(fd);
-      return {Code::unsupported, "userfaultfd: this kernel does not tell about unmapped memory"};
+      return {Code::unsupported, "userfaultfd: this kernel does not report unmapped memory"};
     }
   }
   fd_ = fd;

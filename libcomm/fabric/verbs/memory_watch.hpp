@@ -3,7 +3,7 @@
 // moved, discarded, or mapped over, by the program or by free() inside the C library. A cache of
 // registrations needs this, as the device would go on with the old pages.
 //
-// How. userfaultfd's events. The kernel holds back the thread that changes watched memory until
+// It uses userfaultfd's events. The kernel holds back the thread that changes watched memory until
 // this object's thread has read the event, and that happens under the lock of the cache: a thread
 // that takes the lock after the change has returned sees it. Hooks for munmap and the like would
 // miss the calls that the C library makes inside itself (large free, trimming), unless they patched

@@ -107,7 +107,7 @@ Status VerbsEndpoint::need_ring(VerbsLink& link) {
 }
 
 // The request ends in the next poll.
-Code VerbsEndpoint::refuse(VerbsLink& link, Request& request, Code code) {
+Code VerbsEndpoint::refuse(VerbsLink& link, WorkRequest& request, Code code) {
   std::lock_guard lock(deferred_lock_);
   if (or_no_memory([&] { refused_.push_back({link.id, &request, code}); }) != Code::ok)
     return Code::no_memory;
@@ -160,18 +160,18 @@ Code VerbsEndpoint::message(Link& base, Bytes head, Bytes body) {
 // Puts, gets, atomics.
 
 Code VerbsEndpoint::put(Link& base, const void* from, std::size_t bytes, const Key& key,
-                        std::uint64_t offset, Request& request) {
+                        std::uint64_t offset, WorkRequest& request) {
   return transfer(static_cast<VerbsLink&>(base), false,
                   static_cast<std::byte*>(const_cast<void*>(from)), bytes, key, offset, request);
 }
 Code VerbsEndpoint::get(Link& base, void* to, std::size_t bytes, const Key& key,
-                        std::uint64_t offset, Request& request) {
+                        std::uint64_t offset, WorkRequest& request) {
   return transfer(static_cast<VerbsLink&>(base), true, static_cast<std::byte*>(to), bytes, key,
                   offset, request);
 }
 
 Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std::size_t bytes,
-                             const Key& key, std::uint64_t offset, Request& request) {
+                             const Key& key, std::uint64_t offset, WorkRequest& request) {
   if (bytes > kMaxRequestBytes) return Code::bad_argument;
   MemoryKey remote;
   Code code = read_key(key, is_get ? kRead : kWrite, offset, bytes, remote);
@@ -266,7 +266,7 @@ Code VerbsEndpoint::post_parts(VerbsLink& link) {
 
 Code VerbsEndpoint::atomic(Link& base, Atomic kind, const Key& key, std::uint64_t offset,
                            std::uint64_t operand, std::uint64_t compare, std::uint64_t& previous,
-                           Request& request) {
+                           WorkRequest& request) {
   if (!limits_.atomics) return Code::unsupported;
   auto& link = static_cast<VerbsLink&>(base);
   MemoryKey remote;

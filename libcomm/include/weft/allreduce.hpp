@@ -10,7 +10,7 @@
 // lost. This knows what numbers are: it takes the fastest algorithm for their length, and switches
 // that compute where the WEFT_OFFLOAD settings name some (docs/use/offload.md). It ends with the
 // first loss: then, and in every call after it, all ranks get peer_lost, and another one, of those
-// that live, can be made once a collective call of the Job has told of the loss.
+// that live, can be made once a collective call of the Job has reported the loss.
 //
 // Threads: as collective calls of a Job, in one order with these.
 #include <concepts>

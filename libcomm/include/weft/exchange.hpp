@@ -2,7 +2,7 @@
 // Exchange: messages between the threads of a job's ranks. Each thread gathers its small messages
 // in blocks, one for each destination, and writes full blocks into a ring at the receiver that it
 // alone writes; so no thread waits for another. Messages from one thread to one destination are
-// received in their order, once, unaltered. docs/use/transport.md tells more.
+// received in their order, once, unaltered. See docs/use/transport.md.
 //
 // Threads. Every call that takes a thread's number is made by one thread at a time for that number;
 // threads do not disturb one another. What thread t of a rank sends arrives at thread t modulo the
@@ -59,7 +59,7 @@ struct alignas(64) ReceiveBlock {
 };
 
 // A rank's destinations: one, or one for each of its threads.
-struct Places {
+struct Destinations {
   int first = 0;
   int count = 1;
 };
@@ -99,8 +99,8 @@ class WEFT_API ExchangeBase {
   // With thread_to_thread: the destination that is this thread of this rank, counted modulo the
   // threads that it has.
   int place(int rank, int thread) const noexcept {
-    const detail::Places& places = places_[rank];
-    return places.first + (thread < places.count ? thread : thread % places.count);
+    const detail::Destinations& there = destinations_[rank];
+    return there.first + (thread < there.count ? thread : thread % there.count);
   }
   int num_destinations() const noexcept { return num_destinations_; }
 
@@ -188,7 +188,7 @@ class WEFT_API ExchangeBase {
   detail::ReceiveBlock* receiving_ = nullptr;    // [thread]
   int num_threads_ = 0;
   int num_destinations_ = 0;
-  const detail::Places* places_ = nullptr;  // [rank]
+  const detail::Destinations* destinations_ = nullptr;  // [rank]
 };
 
 // Messages of one trivially copyable type.
@@ -215,8 +215,8 @@ class Exchange : public ExchangeBase {
   // death on this host), what was in the block is dropped; corrupt: the destination has closed this
   // thread's lane for what it read there, nothing more can be sent; no_memory: the receiver has no
   // room for a ring, or this side none for a block: the message was not taken, later it may be.
-  // Between hosts the receiver answers later, and flushSend tells of the block that is filled
-  // meanwhile.
+  // Between hosts the receiver answers later, and flushSend returns the error of the block that is
+  // filled meanwhile.
   Code send(int destination, int thread, const Message& message) noexcept {
     if (static_cast<unsigned>(destination) >= static_cast<unsigned>(num_destinations_)) [[unlikely]]
       return Code::bad_argument;

@@ -173,7 +173,7 @@ class WEFT_API Job {
   // `bytes` at the memory's start are copied. Blocking calls block until the data are there. ok;
   // bad_argument: more than the memory has, or it is not the owner's to lend, or no longer;
   // peer_lost; unsupported: no fabric leads to the owner. Shared memory of this host is slow where
-  // the kernel refuses copies between processes (weft-info tells). A write through an RDMA device
+  // the kernel refuses copies between processes (see weft-info). A write through an RDMA device
   // whose link breaks before it has ended may be done twice, so a word that several ranks write,
   // such as a lock's, belongs to cas and fetch_add, which are done once.
   Code rdma_read(int thread, const RemoteMemory& from, void* to, std::size_t bytes) noexcept {

@@ -17,7 +17,7 @@
 //   if (weft::Status status = group.close(); !status) ...  // ok: everybody has everything
 //
 // The algorithms are those of J. Behrens, S. Jha, K. Birman, E. Tremel, "RDMC: A Reliable RDMA
-// Multicast for Large Objects", DSN 2018. docs/use/multicast.md tells which suits what.
+// Multicast for Large Objects", DSN 2018. docs/use/multicast.md compares them.
 //
 // Guarantees. A receiver gets the root's messages in order, each once and whole, or is notified
 // that the group has failed. When a member dies or leaves before the group is closed, every other

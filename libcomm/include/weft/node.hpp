@@ -38,7 +38,7 @@
 //
 // Errors. An empty handle, Peer{} or PeerMemory{}, is a bad_argument. The constructor throws
 // weft::Error. The others return a Code or a Status, whose text names the peer; an operation ends
-// within the timeout. peer_lost: the peer ended, or was not heard of for the timeout, or its links
+// within the timeout. peer_lost: the peer ended, or was silent for the timeout, or its links
 // broke under one operation, more than 16 of them and for longer than the timeout; that Peer is of
 // no more use, connect gives another. A restarted peer is another peer: keys of its earlier life
 // are refused (not_permitted). no_memory: this process has no memory or no descriptors for it; a
@@ -174,14 +174,14 @@ class WEFT_API Node {
   // The key with these rights of memory from allocate or register_memory, named by its start. only:
   // the one peer that may use it; else any holder. Equal calls give equal keys.
   Status key(const void* address, std::uint32_t rights, MemoryKey& key, const Peer& only = {});
-  // What the key names. Its first use asks the owner; a refused one fails the operation. Of an
-  // empty peer: PeerMemory{}.
+  // The memory that a key names. Its first use asks the owner; a refused one fails the operation.
+  // An empty peer: PeerMemory{}.
   PeerMemory memory(const Peer& peer, const MemoryKey& key);
 
   // Moving. Each returns at once; the operation ends, now or later, with its code. Local memory
   // stays as it is until then. 0 to 1 GiB; over shared memory any length.
-  // Where a link breaks, bytes may be put more than once until the operation has ended, but not
-  // after their notification; an atomic never is.
+  // If a link breaks, bytes may be put more than once until the operation has ended, but not after
+  // their notification; an atomic is never repeated.
 
   void put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
            Operation& operation);

@@ -22,9 +22,9 @@ struct ObjectId {
   // The id of these bytes. False: there are none, or more than kMostBytes.
   WEFT_API static bool make(std::string_view bytes, ObjectId& id);
   // The id that a text names: its bytes, or, of a text "0x" with an even number of hexadecimal
-  // digits, the bytes that they tell. False: make()'s.
+  // digits, the bytes that they spell. False: as for make().
   WEFT_API static bool parse(std::string_view text, ObjectId& id);
-  // What parse() reads: the bytes if all are printable, else "0x" and digits.
+  // A text for parse(): the bytes if all are printable, else "0x" and digits.
   WEFT_API std::string text() const;
 
   std::string_view view() const noexcept {

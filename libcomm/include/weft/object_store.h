@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What names an object: `size` bytes, 1 to 255, of any value; those behind them mean nothing. */
+/* The name of an object: `size` bytes, 1 to 255, of any value; the bytes after them are ignored. */
 typedef struct {
   uint8_t size;
   uint8_t bytes[255];
@@ -32,7 +32,7 @@ typedef struct {
 WEFT_C_API const char* weft_object_error_text(void);
 /* The id of these bytes; WEFT_BAD_ARGUMENT: none, or more than 255. */
 WEFT_C_API int weft_object_id_make(const void* bytes, size_t num, weft_object_id* id);
-/* The id that a text names: its bytes, or those that "0x" and hexadecimal digits tell. */
+/* The id that a text names: its bytes, or those that "0x" and hexadecimal digits spell. */
 WEFT_C_API int weft_object_id_parse(const char* text, weft_object_id* id);
 WEFT_C_API void weft_object_id_text(const weft_object_id* id, char text[WEFT_OBJECT_ID_TEXT_BYTES]);
 
@@ -48,7 +48,7 @@ WEFT_C_API void weft_object_store_close(weft_object_store* store);
  * Null: nothing is called. */
 WEFT_C_API void weft_object_store_set_interrupt(weft_object_store* store,
                                                 int (*is_interrupted)(void));
-/* How many calls it has given up or found done; until the store is closed. */
+/* The number of calls it has interrupted or found done; valid until the store is closed. */
 WEFT_C_API const int* weft_object_store_interrupts(weft_object_store* store);
 
 WEFT_C_API int weft_object_contains(weft_object_store* store, const weft_object_id* id);
@@ -89,8 +89,8 @@ WEFT_C_API int weft_object_memory_allocate(weft_object_store* store, uint64_t by
                                            weft_object_memory** memory);
 WEFT_C_API void* weft_object_memory_data(const weft_object_memory* memory);
 WEFT_C_API void weft_object_memory_free(weft_object_memory* memory);
-/* What came of a push to one host: its name as it was given, a weft_code, and whether it had the
- * object before. */
+/* The result of a push to one host: its name as given, a weft_code, and whether it had the object
+ * before. */
 typedef struct {
   char host[120];
   int code;

@@ -59,8 +59,8 @@ struct ObjectOptions {
   std::uint32_t copies = 1;
   // Fail with exists where another host has an object of that id, too: put and seal then wait for
   // the directory, which takes a message to another host and back. Without it such a put is ok, and
-  // its bytes are dropped, which the store's log tells. Of two hosts that put at the same time one
-  // is first.
+  // its bytes are dropped, which the store logs. Of two hosts that put at the same time one is
+  // first.
   bool is_first = false;
 };
 
@@ -217,7 +217,7 @@ class WEFT_API ObjectStore {
              std::span<const std::byte> metadata = {}, const ObjectOptions& options = {});
 
   // A reference to the object, which is waited for; from another host if it is there. timed_out,
-  // also if there was no room for it here, which the text tells; not_found (timeout 0).
+  // also if there was no room for it here, as the text says then; not_found (timeout 0).
   Status get(const ObjectId& id, Object& object, std::int64_t timeout_ms = 0);
   // All of them, in one call; objects that were there by the timeout are set even if it fails.
   Status get(std::span<const ObjectId> ids, std::span<Object> objects, std::int64_t timeout_ms);
@@ -282,7 +282,7 @@ class WEFT_API ObjectStore {
   // woken it; not 0: its call is given up and ends with cancelled, unless it is done by then; an
   // ObjectCall stays under way, and next_event gives false. Null: nothing is asked.
   void set_interrupt(int (*is_interrupted)()) noexcept;
-  // How often it was not 0; as long as the ObjectStore lives.
+  // The number of times it was not 0; valid as long as the ObjectStore.
   const int* interrupts() const noexcept;
 
  private:

@@ -121,10 +121,10 @@ Status connected_socket(pmi::Deadline deadline, int& fd, pmi::ProcessInfo& info)
                                     std::pair("debug", static_cast<int*>(nullptr))}) {
     if (status) status = connection.receive_line("set", deadline, answer);
     if (status && value != nullptr && !answer.number(name, 0, rendezvous::kMaxRanks, *value))
-      status = {Code::corrupt, fmt::format("the launcher's PMI server tells no {}", name)};
+      status = {Code::corrupt, fmt::format("the launcher's PMI server gives no {}", name)};
   }
   if (status && info.rank >= info.size)
-    status = {Code::corrupt, "the launcher's PMI server tells no valid rank and size"};
+    status = {Code::corrupt, "the launcher's PMI server gives no valid rank and size"};
   if (!status) close(fd);
   return status;
 }
@@ -222,7 +222,7 @@ Status PmiBoard::fence(int timeout_ms) {
   if (status == Code::timed_out)
     return {Code::timed_out,
             fmt::format("after {} ms some ranks have not come to the fence; PMI servers do not "
-                        "tell which",
+                        "report which",
                         timeout_ms)};
   return status;
 }

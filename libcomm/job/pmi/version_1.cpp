@@ -24,7 +24,7 @@ class Version1 final : public Client {
     if (!status) return status;
     int max_value_bytes = 0;
     if (!answer.number("vallen_max", 64, 1 << 20, max_value_bytes))
-      return {Code::corrupt, "the launcher's PMI server tells no length of values"};
+      return {Code::corrupt, "the launcher's PMI server gives no length of values"};
     info_.version = 1;
     // A part of it may be the end of the text there.
     info_.max_value_bytes = static_cast<std::size_t>(max_value_bytes) - 16;

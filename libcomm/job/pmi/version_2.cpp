@@ -35,7 +35,7 @@ class Version2 final : public Client {
     info_.max_value_bytes = kMaxValueBytes - 16;
     if (!answer.number("size", 1, rendezvous::kMaxRanks, info_.size) ||
         !answer.number("rank", 0, info_.size - 1, info_.rank))
-      return {Code::corrupt, "the launcher's PMI server tells no valid rank and size"};
+      return {Code::corrupt, "the launcher's PMI server gives no valid rank and size"};
     (void)answer.number("appnum", 0, rendezvous::kMaxRanks, info_.app_number);
     status = connection_.ask_frame("cmd=job-getid;", "job-getid-response", deadline, answer);
     if (!status) return status;

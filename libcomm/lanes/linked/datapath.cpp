@@ -193,7 +193,7 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
   auto& peer = *static_cast<RankPeer*>(link.client);
   Head head;
   fabric::Bytes data;
-  if (!read_message(bytes, head, data)) return lose(peer, "sends what makes no sense");
+  if (!read_message(bytes, head, data)) return lose(peer, "sends invalid data");
   switch (peer.link.receive(head, bytes.size(), now_ns_)) {
     case ReliableLink::Received::fresh: {
       const Code code =
@@ -201,7 +201,7 @@ void RemoteLanes::on_message(fabric::Link& link, fabric::Bytes bytes) {
       if (code == Code::no_memory)
         lose(peer, "asks for what there is no memory for", LogLevel::warn);
       else if (code != Code::ok)
-        lose(peer, "sends what makes no sense");
+        lose(peer, "sends invalid data");
       return;
     }
     case ReliableLink::Received::nothing:

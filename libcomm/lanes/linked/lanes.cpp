@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
-// A lane's number: its index, and a count that tells successive users of it apart.
-constexpr std::size_t place_of(std::uint32_t number) { return number & 0xffff; }
+// A lane's number: its index, and a count that distinguishes its successive users.
+constexpr std::size_t index_of(std::uint32_t number) { return number & 0xffff; }
 
 template <class Lane>
 std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes,
@@ -37,8 +37,8 @@ void take_place(std::vector<std::unique_ptr<Lane>>& lanes, std::vector<std::size
 template <class Lane>
 Lane* find(const std::vector<std::unique_ptr<Lane>>& lanes, const RankPeer& peer,
            std::uint32_t number) {
-  if (place_of(number) >= lanes.size()) return nullptr;
-  Lane* lane = lanes[place_of(number)].get();
+  if (index_of(number) >= lanes.size()) return nullptr;
+  Lane* lane = lanes[index_of(number)].get();
   return lane != nullptr && lane->number == number && lane->peer == &peer ? lane : nullptr;
 }
 
@@ -161,7 +161,7 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   }
   if (lane->state != SendLaneState::open) {
     const Code code = lane->code;
-    drop(send_lanes_[place_of(lane->number)]);
+    drop(send_lanes_[index_of(lane->number)]);
     return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
                               job_.describe(job_.rank()))};
   }
@@ -230,7 +230,7 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   std::erase(peer.unsent, lane.get());
   peer.pairs.at(lane->channel).send = nullptr;
   forget_pair(peer, lane->channel);
-  free_send_lanes_.push_back(place_of(lane->number));
+  free_send_lanes_.push_back(index_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
   if (lane->mirror != nullptr) {
     if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
@@ -250,7 +250,7 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
   if (lane->back != nullptr) lane->back->back = nullptr;
   peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
   forget_pair(peer, reverse_channel(lane->channel));
-  free_receive_lanes_.push_back(place_of(lane->number));
+  free_receive_lanes_.push_back(index_of(lane->number));
   if (kept != nullptr) *kept = std::move(lane);
   lane.reset();
 }

@@ -82,7 +82,7 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
 
 // In poll() or close() of the endpoint, which are called with the lock held. After the end of a
 // link its gets and puts go over the next one, see ask_again().
-void RemoteLanes::fabric_done(fabric::Request& request, Code code) noexcept {
+void RemoteLanes::fabric_done(fabric::WorkRequest& request, Code code) noexcept {
   auto& operation = static_cast<RemoteOperation&>(request);
   RemoteLanes& lanes = *operation.lanes;
   operation.is_fabrics = false;

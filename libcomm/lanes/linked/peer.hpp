@@ -29,9 +29,9 @@ struct ReceiveLaneState;
 
 // The memory where a lane's entries are built. The fabric may read there until `under_way` is 0,
 // also bytes that the peer has got already.
-struct Mirror : fabric::Request {
+struct Mirror : fabric::WorkRequest {
   Mirror() { done = on_done; }
-  static void on_done(fabric::Request& request, Code code) noexcept {
+  static void on_done(fabric::WorkRequest& request, Code code) noexcept {
     auto& mirror = static_cast<Mirror&>(request);
     --mirror.under_way;
     mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
@@ -120,7 +120,7 @@ struct RankPeer final : TargetSide::Memory {
       : lanes(of), rank(number), name(called), link(*this), target_side(link, *this) {}
   void make_busy() override;
   std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
-  fabric::Request* pin(const RemoteRange& range, std::size_t bytes) override;
+  fabric::WorkRequest* pin(const RemoteRange& range, std::size_t bytes) override;
 
   RemoteLanes& lanes;
   const int rank;          // here; of foreign processes their number

@@ -1,4 +1,4 @@
-// How ranks find each other, the links between them, signs of life and the end.
+// Peers of remote lanes: finding each other, links, signs of life and the end.
 #include <fmt/core.h>
 #include <poll.h>
 #include <sched.h>
@@ -315,7 +315,7 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   const bool was_up = peer->link.is_up();
   drop_link(*peer);
   if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
-  if (why == Code::corrupt) return lose(*peer, "sends what makes no sense");
+  if (why == Code::corrupt) return lose(*peer, "sends invalid data");
   if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
   peer->link.back_off(now_ns());
 }
@@ -366,7 +366,8 @@ void RemoteLanes::pump(RankPeer& peer) {
   peer.is_busy = false;
   if (peer.link.pump()) note_up(peer);
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
-  if (peer.link.lacks_memory()) return lose(peer, "is owed messages that there is no memory for");
+  if (peer.link.lacks_memory())
+    return lose(peer, "needs messages, and there is no memory to send them");
   if (!peer.link.is_up()) return;
   if (!pump_lanes(peer) || !pump_operations(peer) || !peer.target_side.pump()) peer.make_busy();
 }
@@ -390,7 +391,7 @@ void RemoteLanes::tick() {
                 [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
-  for (std::size_t left = share_of_look(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
@@ -406,8 +407,8 @@ void RemoteLanes::tick() {
           peer.link.restart_wait(now_ns_);
           break;
         }
-        // What needs it ends as if the peer had died, with its name alone. A process of another job
-        // that nothing was sent to has come and gone, as far as anybody here can tell.
+        // Requests that need the peer end as if it had died, with its name alone. A foreign process
+        // without messages from here has simply left.
         if (!peer.answered && !is_leaving_ &&
             (peer.rank < job_.size() || peer.sends() || !peer.under_way.empty()))
           log_line(LogLevel::warn, job_.rank(),
@@ -431,7 +432,7 @@ void RemoteLanes::tick() {
   }
 }
 
-// Whether a silence is this process's own: no link is made without a descriptor.
+// Without a free descriptor here no link is made, and the silence is not the peer's.
 bool RemoteLanes::lacks_descriptors(const RankPeer& peer) {
   if (has_descriptors_left()) return false;
   if (!std::exchange(reported_shortage_, true))

@@ -64,7 +64,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
              std::uint64_t* previous, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
-  // How many have ended so far: while it stays the same, no state has changed.
+  // Peers that have ended so far: while it stays the same, no state has changed.
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
 
@@ -135,8 +135,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
     bool is_ending = false;                  // for peers this memory does not exist any more
   };
   // A body of an answer, which the fabric takes from where it is.
-  struct Pinned : fabric::Request {
-    static void on_done(fabric::Request& request, Code) noexcept;
+  struct Pinned : fabric::WorkRequest {
+    static void on_done(fabric::WorkRequest& request, Code) noexcept;
     RemoteLanes* lanes = nullptr;
     RankPeer* peer = nullptr;
     Registered* memory = nullptr;  // null: free
@@ -219,7 +219,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void poll_locked();
 
   // operations.cpp
-  static void fabric_done(fabric::Request& request, Code code) noexcept;
+  static void fabric_done(fabric::WorkRequest& request, Code code) noexcept;
   bool pump_operations(RankPeer& peer);
   void ask_again(RankPeer& peer);
   void end_operations(RankPeer& peer);

@@ -184,7 +184,7 @@ std::byte* RankPeer::find_shared(const RemoteRange& range, std::uint32_t rights,
   return memory != nullptr ? memory->start + (range.address - memory->named) : nullptr;
 }
 
-fabric::Request* RankPeer::pin(const RemoteRange& range, std::size_t bytes) {
+fabric::WorkRequest* RankPeer::pin(const RemoteRange& range, std::size_t bytes) {
   if (bytes < lanes.endpoint_->limits().in_place_min) return nullptr;
   return lanes.pin(*this, *lanes.find_registered(range, fabric::kRead));
 }
@@ -209,7 +209,7 @@ RemoteLanes::Pinned* RemoteLanes::pin(RankPeer& peer, Registered& memory) {
 
 // In poll() or close() of the endpoint, which are called with the lock held, or where the link does
 // not take the body.
-void RemoteLanes::Pinned::on_done(fabric::Request& request, Code) noexcept {
+void RemoteLanes::Pinned::on_done(fabric::WorkRequest& request, Code) noexcept {
   auto& pinned = static_cast<Pinned&>(request);
   --std::exchange(pinned.memory, nullptr)->num_pinned;
   pinned.lanes->free_pinned_.push_back(&pinned);

@@ -49,7 +49,7 @@ class ArenaLanes final : public HostLanes {
     layout_ = {static_cast<std::uint32_t>(ranks.size()),
                static_cast<std::uint32_t>(job_.settings().bytes(Setting::ring_max_bytes))};
     direct_copy_ = job_.settings().flag(Setting::direct_copy);
-    // Where Yama restricts process_vm_readv to declared tracers: declare everyone of this user.
+    // Yama may restrict process_vm_readv to declared tracers: declare all processes of this user.
     if (direct_copy_ && ranks.size() > 1) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (Status status =
             Arena::create(layout_, job_.settings().bytes(Setting::lane_memory_bytes), own_);
@@ -467,7 +467,7 @@ class ArenaLanes final : public HostLanes {
     return Code::ok;
   }
 
-  // Where the kernel refuses copies: through memory of ours that the owner maps.
+  // Without permission of the kernel to copy, through memory of this process that the owner maps.
   template <bool kWrite>
   Code move_by_owner(Local& local, const MemoryName& remote, std::size_t offset, void* here,
                      std::size_t bytes) noexcept {

@@ -110,7 +110,7 @@ void Group::assign(std::span<const int> members) {
     identity_ = identity_ && members_[static_cast<std::size_t>(rank)] == rank;
     if (members_[static_cast<std::size_t>(rank)] == own) own_rank_ = rank;
     if (engine == nullptr || members_[static_cast<std::size_t>(rank)] < engine->size()) continue;
-    engine->use_stranger(members_[static_cast<std::size_t>(rank)]);
+    engine->use_foreign(members_[static_cast<std::size_t>(rank)]);
     has_foreign_members_ = true;
   }
   by_world_.clear();
@@ -122,7 +122,7 @@ void Group::assign(std::span<const int> members) {
 Group::~Group() {
   if (!has_foreign_members_ || engine == nullptr) return;
   for (const int world : members_)
-    if (world >= engine->size()) engine->unuse_stranger(world);
+    if (world >= engine->size()) engine->release_foreign(world);
 }
 
 int Group::rank_of(int world) const noexcept {

@@ -108,7 +108,7 @@ static std::string lost_text() {
   if (engine == nullptr) return {};
   constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
   std::vector<int> lost = engine->lost();
-  if (const int reported = engine->last_told();
+  if (const int reported = engine->last_reported_lost();
       reported >= 0 && std::find(lost.begin(), lost.end(), reported) == lost.end())
     lost.push_back(reported);
   std::string text;

@@ -46,7 +46,7 @@ class Admitted {
   explicit Admitted(std::size_t most) { numbers_.reserve(most); }
   ~Admitted() {
     for (const int number : numbers_)
-      if (number >= engine->size()) engine->unuse_stranger(number);
+      if (number >= engine->size()) engine->release_foreign(number);
   }
   Admitted(const Admitted&) = delete;
   Admitted& operator=(const Admitted&) = delete;
@@ -125,7 +125,7 @@ Status introduce(Comm& local, int root, Pipe* pipe, Comm*& out, const Status& fa
   CommPtr made = prepare_comm(local.group->members(), local);
   EndpointAddress address;
   std::string text;
-  Status own = engine->card(text);
+  Status own = engine->endpoint_address(text);
   if (own && text.size() > sizeof address.text)
     own = {Code::internal, "the endpoint address is too long"};
   if (own) address.bytes = static_cast<std::uint32_t>(text.copy(address.text, sizeof address.text));

@@ -24,7 +24,7 @@ class SpawnWatch final : public MembersWatch {
   Status check() override {
     if (Status status = MembersWatch::check(); !status) return status;
     const std::unique_lock lock(board_mutex, std::try_to_lock);
-    return lock.owns_lock() ? spawned_.look() : Status();
+    return lock.owns_lock() ? spawned_.check() : Status();
   }
 
  private:

@@ -159,7 +159,7 @@ MPI_FUNCTION(Iprobe)(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* 
       engine->iprobe(engine_source(*object, source), object->context, engine_tag(tag), info);
   *flag = found == Code::ok;
   if (found == Code::ok) fill_from(*object, info, status);
-  if (found == Code::again) engine->rest();
+  if (found == Code::again) engine->idle();
   if (found == Code::ok || found == Code::again) return MPI_SUCCESS;
   return raise_status(object, found, __func__);
 }
@@ -201,7 +201,7 @@ MPI_FUNCTION(Improbe)
   *flag = 0;
   const Code found = take(object, source, tag, message, status);
   *flag = found == Code::ok;
-  if (found == Code::again) engine->rest();
+  if (found == Code::again) engine->idle();
   return found == Code::ok || found == Code::again ? MPI_SUCCESS
                                                    : raise_status(object, found, __func__);
 }

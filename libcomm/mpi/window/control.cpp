@@ -155,7 +155,7 @@ Code check_member(Window& window, int member) {
   // Not atomic as a whole: threads may lose a count.
   const unsigned number = window.num_checks.load(std::memory_order_relaxed) + 1;
   window.num_checks.store(number, std::memory_order_relaxed);
-  if (number % kCallsPerScan == 0) engine->look_for_lost();
+  if (number % kCallsPerScan == 0) engine->check_for_lost();
   if (engine->num_lost() == 0) return Code::ok;
   if (member >= 0) return engine->is_alive(window.world(member)) ? Code::ok : Code::peer_lost;
   // Without a list of the lost: this is called in the midst of waits, where no memory may be

@@ -28,7 +28,7 @@ struct Packet {
   PacketKind kind;
   std::uint64_t due_ns = 0;
   std::vector<std::byte> data = {};  // hello, message
-  Request* request = nullptr;
+  WorkRequest* request = nullptr;
   std::byte* local = nullptr;  // put, get; atomic: where the previous value goes
   std::size_t bytes = 0;
   Key key = {};
@@ -126,7 +126,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   void close(Link& link) override {
     auto& end = static_cast<WireEnd&>(link);
-    std::vector<std::pair<Request*, Code>> ended;
+    std::vector<std::pair<WorkRequest*, Code>> ended;
     {
       std::lock_guard lock(network_->mutex_);
       take_down(*end.wire, Code::peer_lost);
@@ -164,7 +164,7 @@ class LoopbackEndpoint final : public Endpoint {
   }
 
   Code put(Link& link, const void* from, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override {
+           WorkRequest& request) override {
     if (!limits_.puts) return Code::unsupported;
     return post_request(link, {.kind = PacketKind::put,
                                .request = &request,
@@ -174,7 +174,7 @@ class LoopbackEndpoint final : public Endpoint {
                                .offset = offset});
   }
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
-           Request& request) override {
+           WorkRequest& request) override {
     if (!limits_.gets) return Code::unsupported;
     return post_request(link, {.kind = PacketKind::get,
                                .request = &request,
@@ -184,7 +184,7 @@ class LoopbackEndpoint final : public Endpoint {
                                .offset = offset});
   }
   Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset, std::uint64_t operand,
-              std::uint64_t compare, std::uint64_t& previous, Request& request) override {
+              std::uint64_t compare, std::uint64_t& previous, WorkRequest& request) override {
     if (!limits_.atomics) return Code::unsupported;
     return post_request(link, {.kind = PacketKind::atomic,
                                .request = &request,
@@ -241,7 +241,7 @@ class LoopbackEndpoint final : public Endpoint {
   struct Event {
     EventKind kind;
     WireEnd* end;
-    Request* request;
+    WorkRequest* request;
     Code code;
     std::vector<std::byte> data;
   };

@@ -1,4 +1,4 @@
-// The hot path: what arrives on the lanes, and what waits for room in them.
+// The hot path of receiving: polls of the lanes, and delivery of messages.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -12,15 +12,16 @@
 
 namespace weft::tagged {
 
-void Engine::Impl::progress() {
+void Receiving::progress() {
   // acquire: pairs with the release in Lanes::connect of the peer.
   if (connections->load(std::memory_order_acquire) != known_connections) [[unlikely]]
     accept_peers(*local);
   left_entries = false;
-  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with card().
+  // acquire: the fabrics and their watcher, which another VCI may have made; pairs with
+  // endpoint_address().
   if (has_remote.load(std::memory_order_acquire)) [[unlikely]]
     progress_remote();
-  // By number: a peer that turns out to be lost leaves the list.
+  // By index: a peer that is found lost leaves the list.
   for (std::size_t i = 0; i < incoming.size(); ++i) drain(*incoming[i]);
   if (!blocked.empty()) [[unlikely]] {
     for (std::size_t i = 0; i < blocked.size();) {
@@ -34,10 +35,10 @@ void Engine::Impl::progress() {
       }
     }
   }
-  if (!transfers.empty()) run_transfers();
+  if (!copies.empty()) run_copies();
 }
 
-void Engine::Impl::progress_remote() {
+void Receiving::progress_remote() {
   fabrics->watcher()->note_poll();
   const auto remote = fabrics->remote();
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -53,7 +54,7 @@ void Engine::Impl::progress_remote() {
       if (!peer->lost) arriving.push_back(peer);
     }
   }
-  // By number, as above.
+  // By index, as above.
   for (std::size_t i = 0; i < arriving.size();) {
     Peer& peer = *arriving[i];
     drain(peer);
@@ -64,22 +65,11 @@ void Engine::Impl::progress_remote() {
     arriving[i] = arriving.back();
     arriving.pop_back();
   }
-  // A program that polls and never waits must hear of lost peers too.
-  if (++remote_polls % 4096 == 0) check_liveness();
+  // A program that polls and never waits needs lost peers detected, too.
+  if (++remote_polls % 4096 == 0) vci().check_liveness();
 }
 
-// Whether to go on trying what this process has no memory or descriptors for: for as long as a
-// silent peer may take.
-bool Engine::Impl::is_patient(Peer& peer, std::uint64_t& since_ns, std::string_view what) {
-  const std::uint64_t now = now_ns();
-  if (since_ns == 0) {
-    since_ns = now;
-    log_peer(LogLevel::warn, peer.rank, "the way to {} has to wait: {}", what);
-  }
-  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
-}
-
-void Engine::Impl::accept_peers(Lanes& lanes) {
+void Receiving::accept_peers(Lanes& lanes) {
   if (&lanes == local) known_connections = connections->load(std::memory_order_acquire);
   for (;;) {
     int rank = -1;
@@ -88,19 +78,20 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
     if (Status status = lanes.accept(number, rank, channel, memory); !status) {
       if (status == Code::no_memory && rank >= 0 && is_peer(rank)) {
         if (peer(rank).lost) return;
-        if (is_patient(peer(rank), peer(rank).short_ns, status.text())) {
-          --known_connections;  // to be looked for again
+        if (is_before_deadline(peer(rank), peer(rank).no_memory_ns, status.text())) {
+          --known_connections;  // so that the next call accepts it
           return;
         }
       }
       log_peer(status == Code::peer_lost ? LogLevel::info : LogLevel::error, rank,
                "cannot accept {}: {}", status.text());
-      if (rank >= 0 && is_peer(rank)) lose(peer(rank));
+      if (rank >= 0 && is_peer(rank)) vci().lose(peer(rank));
       continue;
     }
     if (rank < 0) return;
     if (!is_peer(rank)) {
-      log_peer(LogLevel::warn, rank, "{} opened a lane of a job's own, which is not read");
+      log_peer(LogLevel::warn, rank,
+               "{} opened a lane that only ranks of the job may use: it is not read");
       continue;
     }
     Peer& peer = this->peer(rank);
@@ -109,7 +100,7 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
     peer.in.open(lanes, memory, std::min(ring_min_of(lanes), maximum), maximum,
                  {rank, job.member(rank).host});
     peer.accepted = true;
-    peer.short_ns = 0;
+    peer.no_memory_ns = 0;
     if (!peer.remote) {
       incoming.push_back(&peer);
       continue;
@@ -120,16 +111,16 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   }
 }
 
-// A whole message (length == bytes) or the first piece of one. Part of the loop in drain().
-[[gnu::always_inline]] inline bool Engine::Impl::on_eager(Peer& peer, const Entry& entry,
-                                                          std::size_t bytes, const std::byte* data,
-                                                          std::size_t length, bool may_leave) {
+// A whole message (length == bytes) or the first fragment of one. Part of the loop in drain().
+[[gnu::always_inline]] inline bool Receiving::on_eager(Peer& peer, const Entry& entry,
+                                                       std::size_t bytes, const std::byte* data,
+                                                       std::size_t length, bool may_leave) {
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
   Request* request = matcher.take_posted(peer.rank, context, tag);
   if (request == nullptr) [[unlikely]] {
-    // Who waits for what has just become complete may well post a receive for this one next, and
-    // then it need not be copied twice.
+    // A thread whose request has just completed may post the receive for this one next, which saves
+    // a copy.
     return !may_leave && keep_unexpected(peer, context, tag, bytes, data, length);
   }
   request->peer = peer.rank;
@@ -150,13 +141,14 @@ void Engine::Impl::accept_peers(Lanes& lanes) {
   return true;
 }
 
-bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
+bool Receiving::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   if (entry.kind != kEagerFirst && entry.kind != kEagerMore) {
     if (!make_room(peer)) [[unlikely]] {
-      if (!is_patient(peer, peer.short_room_ns, "no memory for its message")) lose(peer);
+      if (!is_before_deadline(peer, peer.no_receive_memory_ns, "no memory for its message"))
+        vci().lose(peer);
       return peer.lost;
     }
-    peer.short_room_ns = 0;
+    peer.no_receive_memory_ns = 0;
   }
   switch (entry.kind) {
     case kEagerFirst: {
@@ -174,15 +166,15 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       return on_eager(peer, entry, bytes, entry.data + sizeof bytes, length, may_leave);
     }
     case kEagerMore:
-      on_more(peer, entry);
+      on_eager_more(peer, entry);
       break;
-    case kAnnounce:
-      return on_announce(peer, entry);
-    case kReady:
-      on_ready(peer, entry);
+    case kRts:
+      return on_rts(peer, entry);
+    case kCts:
+      on_cts(peer, entry);
       break;
-    case kFinished:
-      on_over(peer, entry, Code::ok);
+    case kFin:
+      on_fin(peer, entry);
       break;
     case kStream:
       on_stream(peer, entry);
@@ -191,7 +183,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
       on_withdraw(peer, entry);
       break;
     case kWithdrawn:
-      on_over(peer, entry, Code::cancelled);
+      on_withdrawn(peer, entry);
       break;
     default:
       broken(peer, "the kind of a message");
@@ -199,7 +191,7 @@ bool Engine::Impl::on_other(Peer& peer, const Entry& entry, bool may_leave) {
   return true;
 }
 
-void Engine::Impl::drain(Peer& peer) {
+void Receiving::drain(Peer& peer) {
   // Bounded, so that one busy peer does not starve the others.
   const std::uint64_t before = num_completed;
   Entry entry;
@@ -226,25 +218,23 @@ void Engine::Impl::drain(Peer& peer) {
   left_entries = true;
 }
 
-// With room for so many bytes. Null: there is no memory, and the peer is lost if that has been so
-// for long.
-Unexpected* Engine::Impl::allocate_for(Peer& peer, std::size_t bytes) {
+Unexpected* Receiving::allocate_for(Peer& peer, std::size_t bytes) {
   Unexpected* message = matcher.allocate();
   if (message != nullptr && bytes > Unexpected::kSmall) {
     message->data.reset(new (std::nothrow) std::byte[bytes]);
     if (message->data == nullptr) matcher.release(std::exchange(message, nullptr));
   }
   if (message != nullptr)
-    peer.short_ns = 0;
-  else if (!is_patient(peer, peer.short_ns, "no memory for what it sent"))
-    lose(peer);
+    peer.no_memory_ns = 0;
+  else if (!is_before_deadline(peer, peer.no_memory_ns, "no memory for its message"))
+    vci().lose(peer);
   return message;
 }
 
-// A message, or the first piece of one, that no receive was posted for. False: it has to wait for
-// memory, or for its receive.
-bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
-                                   std::size_t bytes, const std::byte* data, std::size_t length) {
+// Keeps an unexpected message, or the first fragment of one. False: not enough memory: the entry
+// stays in the ring.
+bool Receiving::keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag,
+                                std::size_t bytes, const std::byte* data, std::size_t length) {
   Unexpected* message = allocate_for(peer, bytes);
   if (message == nullptr) return peer.lost;
   message->source = peer.rank;
@@ -257,7 +247,7 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   peer.unexpected_bytes += bytes + sizeof(Unexpected);
   if (peer.unexpected_bytes > unexpected_max && !peer.in.hold) {
     peer.in.hold = true;
-    shared.tell({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
+    shared.notify({Notice::Kind::over_bound, peer.rank, nullptr, peer.unexpected_bytes});
     peer.in.return_now();
   }
   if (length == bytes) return true;
@@ -267,19 +257,18 @@ bool Engine::Impl::keep_unexpected(Peer& peer, std::uint32_t context, std::int32
   return true;
 }
 
-// Bytes of a message from `offset` on, which fit.
-void Engine::Impl::store(const Request& request, std::size_t offset, const std::byte* from,
-                         std::size_t bytes) noexcept {
+void Receiving::store(const Request& request, std::size_t offset, const std::byte* from,
+                      std::size_t bytes) noexcept {
   if (request.packer != nullptr)
     request.packer->unpack(from, offset, bytes);
   else
     weft::detail::copy(static_cast<std::byte*>(request.buffer) + offset, from, bytes);
 }
 
-void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
+void Receiving::on_eager_more(Peer& peer, const Entry& entry) {
   const std::size_t offset = peer.incoming_offset;
   if (peer.incoming_bytes == 0 || entry.length == 0 || entry.length > peer.incoming_bytes - offset)
-    return broken(peer, "a piece of a message");
+    return broken(peer, "a fragment of a message");
   peer.incoming_offset += entry.length;
   const bool last = peer.incoming_offset == peer.incoming_bytes;
   if (last) peer.incoming_bytes = 0;
@@ -299,8 +288,8 @@ void Engine::Impl::on_more(Peer& peer, const Entry& entry) {
   }
 }
 
-// The message is out of the matcher and whole.
-void Engine::Impl::deliver(Request& request, Unexpected& message) {
+// For a message that is complete and out of the matcher.
+void Receiving::deliver(Request& request, Unexpected& message) {
   request.peer = message.source;
   request.tag = message.tag;
   request.received = message.bytes;
@@ -313,8 +302,32 @@ void Engine::Impl::deliver(Request& request, Unexpected& message) {
   complete_receive(request, Code::ok);
 }
 
-void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
-  if (!message.announced) {
+bool Receiving::receive_unexpected(Request& request, Unexpected& message) {
+  if (message.is_rts) {
+    if (!make_room(peer(message.source))) return false;
+    peer(message.source).no_receive_memory_ns = 0;
+  }
+  if (!message.taken) matcher.remove_unexpected(message);
+  if (message.is_rts) {
+    fetch(request, message.source, message.tag, message.bytes,
+          {message.address, message.bytes, message.region, message.extra}, message.send_id);
+    matcher.release(&message);
+  } else if (message.arrived == message.bytes) {
+    deliver(request, message);
+  } else if (peer(message.source).lost) {
+    request.peer = message.source;
+    matcher.release(&message);
+    complete(request, Code::peer_lost);
+  } else {
+    request.peer = message.source;
+    request.phase = kArriving;
+    message.receiver = &request;
+  }
+  return true;
+}
+
+void Receiving::release_unexpected(Peer& peer, Unexpected& message) {
+  if (!message.is_rts) {
     peer.unexpected_bytes -= message.bytes + sizeof(Unexpected);
     if (peer.in.hold && peer.unexpected_bytes < unexpected_max / 2) {
       peer.in.hold = false;
@@ -324,115 +337,22 @@ void Engine::Impl::release_unexpected(Peer& peer, Unexpected& message) {
   matcher.release(&message);
 }
 
-void Engine::Impl::broken(Peer& peer, const char* what) {
+void Receiving::lose_incoming(Peer& peer) {
+  if (peer.incoming != nullptr) complete(*std::exchange(peer.incoming, nullptr), Code::peer_lost);
+  Unexpected* message = std::exchange(peer.incoming_unexpected, nullptr);
+  if (message == nullptr) return;
+  // The message is incomplete. If a matched probe has taken it, irecv_matched reports the loss.
+  if (message->receiver != nullptr)
+    complete(*message->receiver, Code::peer_lost);
+  else if (!message->taken)
+    matcher.remove_unexpected(*message);
+  if (message->receiver != nullptr || !message->taken) matcher.release(message);
+}
+
+void Receiving::broken(Peer& peer, const char* what) {
   if (peer.lost) return;
-  log_peer(LogLevel::error, peer.rank, "{} sent bytes that make no sense ({}): its lane is closed",
-           what);
-  lose(peer);
-}
-
-void Engine::Impl::note_blocked(Peer& peer) {
-  if (peer.listed) return;
-  peer.listed = true;
-  blocked.push_back(&peer);
-}
-
-void Engine::Impl::enqueue(Peer& peer, Request& request) {
-  request.next = nullptr;
-  (peer.queue_tail != nullptr ? peer.queue_tail->next : peer.queue_head) = &request;
-  peer.queue_tail = &request;
-  note_blocked(peer);
-}
-
-void Engine::Impl::enqueue(Peer& peer, const Control& control) {
-  peer.controls.push(control);
-  flush(peer);
-  if (!peer.controls.empty()) note_blocked(peer);
-}
-
-// For a send that has not left: false, and it stays where it is.
-bool Engine::Impl::wait_for_memory(Peer& peer) {
-  if (!is_patient(peer, peer.short_send_ns, "no memory for what goes there"))
-    peer.short_for_long = true;
-  return false;
-}
-
-bool Engine::Impl::retry(Peer& peer) {
-  if (!peer.lost && (peer.out.connected() || connect(peer) == Code::ok)) flush(peer);
-  if (peer.short_for_long && !peer.lost) lose(peer);
-  return peer.queue_head == nullptr && peer.controls.empty();
-}
-
-void Engine::Impl::flush(Peer& peer) {
-  if (peer.lost || !peer.out.connected()) return;
-  while (!peer.controls.empty()) {
-    const Control& control = peer.controls.front();
-    if (!peer.out.send(control.kind, control.immediate, &control.ready, control.length)) return;
-    peer.controls.pop();
-  }
-  while (Request* request = peer.queue_head) {
-    // Taken off first: completing it may let its owner use it again.
-    Request* next = request->next;
-    if (!send_some(peer, *request)) return;
-    peer.queue_head = next;
-    if (next == nullptr) peer.queue_tail = nullptr;
-  }
-}
-
-// An entry with bytes of the message. False: no room now.
-bool Engine::Impl::send_piece(Peer& peer, const Request& request, std::uint8_t kind,
-                              std::uint64_t immediate, std::size_t offset,
-                              std::size_t bytes) noexcept {
-  if (request.packer == nullptr)
-    return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
-                         bytes, peer.copies.is_past_cache(request.length));
-  std::byte* to = peer.out.reserve(bytes);
-  if (to == nullptr) return false;
-  request.packer->pack(to, offset, bytes);
-  peer.out.publish(kind, bytes, immediate);
-  return true;
-}
-
-// Moves a send as far as there is room. True: it has left the queue.
-bool Engine::Impl::send_some(Peer& peer, Request& request) {
-  const std::uint64_t immediate = envelope(request.context, request.tag);
-  const std::size_t piece = peer.copies.piece_of(request.length);
-  if (request.phase == kQueued) {
-    if (peer.out.on_hold()) peer.out.ring.look();
-    if (request.synchronous || peer.copies.uses_rendezvous(request.length) || peer.out.on_hold())
-      return announce(peer, request);
-    if (request.length <= piece) {
-      if (!send_piece(peer, request, kEager, immediate, 0, request.length)) return false;
-      complete(request, Code::ok);
-      return true;
-    }
-    const std::size_t length = piece - sizeof(std::uint64_t);
-    std::byte* to = peer.out.reserve(piece);
-    if (to == nullptr) return false;
-    const std::uint64_t bytes = request.length;
-    if (request.packer != nullptr)
-      request.packer->pack(to + sizeof bytes, 0, length);
-    else
-      fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes,
-                 peer.copies.is_past_cache(request.length));
-    std::memcpy(to, &bytes, sizeof bytes);
-    peer.out.publish(kEagerFirst, piece, immediate);
-    request.progress_bytes = length;
-    request.phase = kPieces;
-  }
-  const bool streaming = request.phase == kStreaming;
-  // A streamed message is addressed by the receiver's number.
-  const std::uint64_t address = streaming ? request.stream_id : 0;
-  const std::size_t total = streaming ? request.received : request.length;
-  while (request.progress_bytes < total) {
-    const std::size_t length = std::min(piece, total - request.progress_bytes);
-    if (!send_piece(peer, request, streaming ? kStream : kEagerMore, address,
-                    request.progress_bytes, length))
-      return false;
-    request.progress_bytes += length;
-  }
-  complete(request, Code::ok);
-  return true;
+  log_peer(LogLevel::error, peer.rank, "{} sent invalid data ({}): its lane is closed", what);
+  vci().lose(peer);
 }
 
 }  // namespace weft::tagged

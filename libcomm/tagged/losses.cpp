@@ -1,4 +1,4 @@
-// Lost peers: noticing them, and ending what needs them.
+// Lost peers: detecting them, and completing the requests that need them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace weft::tagged {
 namespace {
 constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
-constexpr std::size_t kLeastPerLook = 64;
+constexpr std::size_t kMinPerCheck = 64;
 }  // namespace
 
 template <class F>
-void Engine::Impl::for_each_sender(std::uint32_t context, F&& f) {
+void Losses::for_each_sender(std::uint32_t context, F&& f) {
   const auto known = shared.senders.load(std::memory_order_relaxed);
   if (const auto senders = known != nullptr ? known(context) : std::span<const int>();
       !senders.empty()) {
@@ -28,7 +28,7 @@ void Engine::Impl::for_each_sender(std::uint32_t context, F&& f) {
   }
 }
 
-void Engine::Impl::check_liveness() {
+void Losses::check_liveness() {
   const std::uint64_t now = now_ns();
   if (now - last_liveness_ns.load(std::memory_order_relaxed) < kLivenessPeriodNs) return;
   last_liveness_ns.store(now, std::memory_order_relaxed);
@@ -37,11 +37,11 @@ void Engine::Impl::check_liveness() {
   const bool some_ended = std::exchange(num_ends_seen, ends) != ends;
   const std::size_t share = some_ended
                                 ? peers.size()
-                                : share_of_look(peers.size(), kLeastPerLook, kLivenessPeriodNs,
-                                                job.settings().ns(Setting::peer_timeout_ms));
+                                : share_of_check(peers.size(), kMinPerCheck, kLivenessPeriodNs,
+                                                 job.settings().ns(Setting::peer_timeout_ms));
   for (std::size_t left = share; left > 0; --left) {
-    if (next_look >= peers.size()) next_look = 0;
-    Peer& peer = peers[next_look++];
+    if (next_check >= peers.size()) next_check = 0;
+    Peer& peer = peers[next_check++];
     if (peer.lost || peer.rank == job.rank() || peer.lanes == nullptr) continue;
     if (peer.remote && (peer.accepted || peer.out.connected() || peer.listed)) watch(peer);
     const PeerState state = state_of(peer);
@@ -54,15 +54,15 @@ void Engine::Impl::check_liveness() {
   }
 }
 
-std::uint32_t Engine::Impl::num_ends() const noexcept {
+std::uint32_t Losses::num_ends() const noexcept {
   std::uint32_t sum = shared.num_ends.load(std::memory_order_acquire);
   if (number == 0 && has_remote)
     for (const auto* lanes : fabrics->remote()) sum += lanes->num_ends();
   return sum;
 }
 
-// The first VCI asks, and the others hear of it.
-PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
+// Only the first VCI asks the lanes; the others read the result from Shared.
+PeerState Losses::state_of(const Peer& peer) const noexcept {
   PeerState state = shared.state_of(peer.rank);
   if (state != PeerState::alive || number != 0) return state;
   if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
@@ -73,23 +73,23 @@ PeerState Engine::Impl::state_of(const Peer& peer) const noexcept {
   return state;
 }
 
-// Whether the peer has given up the lane from here, and so counts this process as lost.
-bool Engine::Impl::is_closed(Peer& peer) noexcept {
+// A peer that has closed the lane from here counts this process as lost.
+bool Losses::is_closed(Peer& peer) noexcept {
   if (peer.remote || !peer.out.connected()) return false;
-  peer.out.ring.look();
+  peer.out.ring.poll_credit();
   return peer.out.is_closed();
 }
 
-void Engine::Impl::check_liveness_if_due() {
+void Losses::check_liveness_if_due() {
   if (coarse_now_ns() <= last_liveness_ns.load(std::memory_order_relaxed) + kLivenessPeriodNs)
     return;
-  const Guard guard(*this);
+  const Guard guard(vci());
   check_liveness();
 }
 
-void Engine::Impl::end_of(Peer& peer) {
+void Losses::end_of(Peer& peer) {
   if (peer.lost || peer.lanes == nullptr) return;
-  // What it sent before it ended still counts.
+  // Messages that it sent before it ended are delivered.
   accept_peers(*peer.lanes);
   if (peer.accepted)
     for (std::uint64_t before = ~std::uint64_t{0}; before != peer.in.ring.consumed();) {
@@ -99,14 +99,14 @@ void Engine::Impl::end_of(Peer& peer) {
   lose(peer);
 }
 
-// Remote peers are watched once somebody here has to do with them: watching costs messages.
-void Engine::Impl::watch(Peer& peer) {
+// Remote peers are watched only once this process uses them, as watching costs messages.
+void Losses::watch(Peer& peer) {
   if (std::exchange(peer.watched, true) || number == 0) return;
   shared.fates[static_cast<std::size_t>(peer.rank)].is_watched.store(true,
                                                                      std::memory_order_relaxed);
 }
 
-void Engine::Impl::watch_awaited() {
+void Losses::watch_awaited() {
   matcher.for_each_posted([&](Request& request) {
     if (request.peer != kAnySource) return watch(peer(request.peer));
     for_each_sender(request.context, [this](Peer& any) {
@@ -116,20 +116,13 @@ void Engine::Impl::watch_awaited() {
   });
 }
 
-bool Engine::Impl::all_out() noexcept {
-  bool all = blocked.empty() && transfers.empty();
-  // The receiver gets other announced data by itself.
-  sends.for_each([&all](const Request& request) { all = all && request.packer == nullptr; });
-  return all;
-}
-
-void Engine::Impl::lose(Peer& peer) {
+void Losses::lose(Peer& peer) {
   if (peer.lost) return;
   peer.lost = true;
   peer.loss = ++num_losses;
-  // It may be alive all the same, if it was lost for what it sent or by another peer's word.
+  // It may be alive, if it was lost for invalid data or as another peer reported.
   if (peer.accepted && !peer.remote) peer.in.close();
-  // From here on nothing is written to the buffers of its requests.
+  // After this nothing is written to the buffers of its requests.
   if (peer.remote) peer.lanes->remote()->disconnect(peer.rank);
   std::erase(peer.remote ? arriving : incoming, &peer);
   peer.controls.clear();
@@ -139,40 +132,8 @@ void Engine::Impl::lose(Peer& peer) {
   }
   peer.queue_tail = nullptr;
 
-  const auto fail_all = [&](RequestTable& table) {
-    table.for_each([&](Request& request) {
-      if (request.peer != peer.rank) return;
-      table.remove(request.id);
-      if (!request.is_receive) end_share(request);
-      complete(request, Code::peer_lost);
-    });
-  };
-  fail_all(sends);
-  fail_all(receives);
-
-  for (std::size_t i = 0; i < transfers.size();) {
-    if (transfers[i].peer != peer.rank) {
-      ++i;
-      continue;
-    }
-    Request* request = transfers[i].request;
-    if (transfers[i].gets != nullptr) {
-      std::fill_n(transfers[i].gets->busy, Gets::kMax, false);
-      free_gets.push_back(transfers[i].gets);
-    }
-    transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(i));
-    complete(*request, Code::peer_lost);
-  }
-
-  if (peer.incoming != nullptr) complete(*std::exchange(peer.incoming, nullptr), Code::peer_lost);
-  if (Unexpected* message = std::exchange(peer.incoming_unexpected, nullptr)) {
-    // Never whole: it did not arrive. Who has it from a probe hears of that in receiving it.
-    if (message->receiver != nullptr)
-      complete(*message->receiver, Code::peer_lost);
-    else if (!message->taken)
-      matcher.remove_unexpected(*message);
-    if (message->receiver != nullptr || !message->taken) matcher.release(message);
-  }
+  lose_rendezvous(peer);
+  lose_incoming(peer);
 
   // A receive from any source may have waited for this peer.
   matcher.for_each_posted([&](Request& request) {
@@ -187,37 +148,60 @@ void Engine::Impl::lose(Peer& peer) {
   shared.note_lost(peer);
 }
 
-bool Engine::Impl::may_send(int rank, std::uint32_t context) {
+bool Losses::may_send(int rank, std::uint32_t context) {
   bool found = false;
   for_each_sender(context, [&](const Peer& sender) { return !(found = sender.rank == rank); });
   return found;
 }
 
-int Engine::Impl::find_lost_slow(int source, std::uint32_t context) noexcept {
+int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
   if (source != kAnySource) return peer(source).lost ? source : kNobody;
   const auto known = reported.find(context);
   const std::uint32_t before = known == reported.end() ? 0 : known->second;
-  const Peer* news = nullptr;  // the first loss that was not reported here
+  const Peer* news = nullptr;  // the first unreported loss
   const Peer* last = nullptr;
-  bool is_anybody_left = false;
+  bool is_any_left = false;
   for_each_sender(context, [&](const Peer& sender) {
     if (sender.rank == job.rank()) return true;
     if (!sender.lost) {
-      is_anybody_left = true;
-      return before != num_losses;  // otherwise everything is reported
+      is_any_left = true;
+      return before != num_losses;  // otherwise all losses are reported
     }
     last = &sender;
     if (sender.loss > before && (news == nullptr || sender.loss < news->loss)) news = &sender;
     return true;
   });
-  // Also where the losses were none of those here: the next one need not look again.
+  // Even if none of the lost may send here, so that the next call need not check them again.
   if (before != num_losses) note_reported(context);
-  if (news == nullptr && !is_anybody_left) news = last;
+  if (news == nullptr && !is_any_left) news = last;
   return news != nullptr ? news->rank : kNobody;
 }
 
-void Engine::Impl::note_reported(std::uint32_t context) noexcept {
-  // Without memory for that it is reported once more.
+Code Losses::lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info) {
+  // A probe by the library itself must not consume the report that the user of the context waits
+  // for.
+  if (source == kAnySource && tag < 0 && tag != kAnyTag) return Code::again;
+  const int lost = find_lost(source, context);
+  if (lost == kNobody) return Code::again;
+  info.source = lost;
+  return Code::peer_lost;
+}
+
+void Losses::lose_apart(int source) {
+  if (source != kAnySource) {
+    if (peer(source).lanes == nullptr) connect(peer(source));
+    return;
+  }
+  const bool is_any_left = std::any_of(peers.begin(), peers.end(), [this](const Peer& other) {
+    return other.rank != job.rank() && other.lanes != nullptr && !other.lost;
+  });
+  if (is_any_left) return;
+  for (Peer& other : peers)
+    if (other.lanes == nullptr) connect(other);
+}
+
+void Losses::note_reported(std::uint32_t context) noexcept {
+  // Without memory for the entry the loss is reported twice.
   (void)or_no_memory([&] { reported[context] = num_losses; });
 }
 
@@ -235,7 +219,7 @@ void Engine::Shared::note_lost(const Peer& peer) noexcept {
   const auto i = static_cast<std::size_t>(peer.rank);
   if (i < fates.size()) {
     Fate& fate = fates[i];
-    // Who has no fabric in common with this process was never anybody's.
+    // A process without a common fabric was never a peer of any VCI.
     const bool is_lost_in_all =
         peer.lanes == nullptr || ++fate.num_lost_in >= num_vcis.load(std::memory_order_relaxed);
     if (!is_lost_in_all || fate.is_lost.load(std::memory_order_relaxed)) return;
@@ -248,7 +232,7 @@ void Engine::Shared::note_lost(const Peer& peer) noexcept {
     trace::mark("peer lost", {who, std::min(end.size, sizeof who)});
   }
   lost.push_back(peer.rank);
-  if (!has_left) tell({Notice::Kind::lost, peer.rank, nullptr, 0});
+  if (!has_left) notify({Notice::Kind::lost, peer.rank, nullptr, 0});
   // release: pairs with the acquire in Engine::num_lost.
   num_lost.fetch_add(1, std::memory_order_release);
 }

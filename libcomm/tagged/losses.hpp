@@ -1,0 +1,62 @@
+#pragma once
+// Losses: the part of a VCI that detects lost peers and completes what needs them (engine.hpp,
+// "Losses").
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+#include "tagged/receiving.hpp"
+
+namespace weft::tagged {
+
+struct Losses : Receiving {
+  using Receiving::Receiving;
+
+  static constexpr int kNobody = -1;
+  // The lost peer for which a receive or probe without a message ends, or kNobody.
+  int find_lost(int source, std::uint32_t context) {
+    if (some_apart) [[unlikely]]
+      lose_apart(source);
+    return num_lost_peers == 0 ? kNobody : find_lost_slow(source, context);
+  }
+  // The same for a probe: peer_lost, with the peer in `info`; or again.
+  Code lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info);
+
+  void check_liveness();
+  // The same at little cost, up to some milliseconds later.
+  void check_liveness_if_due();
+  // Ends a peer after all messages that it has sent are received.
+  void end_of(Peer& peer);
+  void lose(Peer& peer);
+
+  // By context: the last loss that was reported to receives from any source there.
+  std::unordered_map<std::uint32_t, std::uint32_t> reported;
+  std::size_t num_lost_peers = 0;  // of `peers` now; Shared::num_lost counts losses
+  bool some_apart = false;         // a peer has no fabric in common with this process
+
+ private:
+  int find_lost_slow(int source, std::uint32_t context) noexcept;
+  // Marks the losses so far as reported to receives from any source in this context.
+  void note_reported(std::uint32_t context) noexcept;
+  // Calls f(peer) for the possible senders of a receive from any source in this context, until it
+  // returns false.
+  template <class F>
+  void for_each_sender(std::uint32_t context, F&& f);
+  bool may_send(int peer, std::uint32_t context);
+  // A peer without a fabric in common is lost at first contact. A receive from it is one; a receive
+  // from any source is one with all such peers once no other peer is left.
+  void lose_apart(int source);
+  PeerState state_of(const Peer& peer) const noexcept;
+  void watch(Peer& peer);
+  void watch_awaited();
+  std::uint32_t num_ends() const noexcept;  // of peers: unchanged means that none has ended since
+  static bool is_closed(Peer& peer) noexcept;
+
+  std::uint32_t num_losses = 0;                    // so far
+  std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
+  std::size_t next_check = 0;                      // of `peers`, for lost ones
+  std::uint32_t num_ends_seen = 0;
+};
+
+}  // namespace weft::tagged

@@ -1,0 +1,121 @@
+#pragma once
+// Rendezvous: the part of a VCI for long messages. rendezvous.cpp describes the protocols.
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "tagged/sending.hpp"
+
+namespace weft::tagged {
+
+// The copy of one long message, at either side.
+struct RendezvousCopy {
+  Request* request;
+  SharedCopy* record;  // null: the receiver copies alone and sends kFin
+  MemoryName remote;
+  std::uint64_t length;
+  std::uint64_t copied;  // without a record
+  std::uint64_t send_id;
+  std::uint32_t record_index;
+  int peer;
+  bool is_sender;
+  bool claims;  // this side still claims chunks
+  // Gets in flight from a remote peer, with `copied` the bytes started; not null from start to end.
+  // Null for a copy by the processor.
+  struct Gets* gets;
+};
+
+// The gets of one long message from a remote peer. Its address is fixed while they run.
+struct Gets {
+  static constexpr int kMax = 4;
+  Completion chunks[kMax];
+  bool busy[kMax] = {};
+  Code code = Code::ok;
+};
+
+// Requests that a peer refers to by number.
+class RequestTable {
+ public:
+  // Guarantees that the next add and any remove do not allocate.
+  void make_room();
+  std::uint64_t add(Request& request) noexcept;
+  // Returns null if the number is not in use or belongs to another peer.
+  Request* find(std::uint64_t id, int peer) const noexcept;
+  void remove(std::uint64_t id) noexcept;
+  // f may remove its argument.
+  template <class F>
+  void for_each(F&& f) {
+    for (Slot& slot : slots_)
+      if (slot.request != nullptr) f(*slot.request);
+  }
+
+ private:
+  struct Slot {
+    Request* request = nullptr;
+    std::uint32_t generation = 1;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+struct Rendezvous : Sending {
+  using Sending::Sending;
+
+  // The sender's side. send_rts returns false if the message stays queued, withdraw returns true if
+  // the request is complete with cancelled.
+  bool send_rts(Peer& peer, Request& request);
+  bool withdraw(Request& request);
+  void on_cts(Peer& peer, const Entry& entry);
+  void on_fin(Peer& peer, const Entry& entry) { complete_rts(peer, entry.immediate, Code::ok); }
+  void on_withdrawn(Peer& peer, const Entry& entry) {
+    complete_rts(peer, entry.immediate, Code::cancelled);
+  }
+  // After the receiver's last access to the data.
+  void end_share(Request& request);
+
+  // The receiver's side. on_rts returns false without memory: the entry stays in the ring.
+  bool on_rts(Peer& peer, const Entry& entry);
+  // Begins to receive the message of an RTS that has matched.
+  void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
+             const MemoryName& memory, std::uint64_t send_id);
+  void on_stream(Peer& peer, const Entry& entry);
+  void on_withdraw(Peer& peer, const Entry& entry);
+
+  // Allocates all that handling an RTS, CTS or FIN may need, so that it cannot fail half-way.
+  // False: no memory.
+  bool make_room(Peer& peer) noexcept;
+  void run_copies();
+  // Returns true while this side moves some copy forward: then polling is progress, not waiting.
+  bool has_copies() const noexcept;
+  // Completes what a lost peer takes part in.
+  void lose_rendezvous(Peer& peer);
+
+  std::vector<RendezvousCopy> copies;
+  RequestTable sends;     // with an RTS sent
+  RequestTable receives;  // streamed
+  std::vector<std::uint32_t> free_records;
+  std::vector<std::uint32_t> closing_records;  // done here; the sender may still read them
+
+ private:
+  // The same for the control entry at the end of a copy; does not move `copies`.
+  static bool make_room_to_answer(Peer& peer) noexcept;
+  void complete_rts(Peer& peer, std::uint64_t send_id, Code code);
+  void send_cts_to_stream(RendezvousCopy& copy);
+  void send_cts_to_copy(Peer& peer, RendezvousCopy& copy);
+  void send_fin(const RendezvousCopy& copy, Code code);
+  std::uint32_t take_record();
+  bool step(RendezvousCopy& copy);  // true: finished, remove it
+  bool step_remote(RendezvousCopy& copy);
+  void claim_chunk(RendezvousCopy& copy);
+  Code copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes);
+  void count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes);
+  void count_message(const RendezvousCopy& copy);
+  static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
+  void take_back(RendezvousCopy& copy);
+
+  std::deque<Gets> gets;
+  std::vector<Gets*> free_gets;
+  Peer* found_lost = nullptr;  // by a copy
+};
+
+}  // namespace weft::tagged

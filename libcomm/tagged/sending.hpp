@@ -1,0 +1,33 @@
+#pragma once
+// Sending: the part of a VCI that moves queued messages and control entries into the rings.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tagged/core.hpp"
+
+namespace weft::tagged {
+
+struct Sending : Core {
+  using Core::Core;
+
+  void enqueue(Peer& peer, Request& request);
+  void enqueue(Peer& peer, const Control& control);  // does not allocate after make_room
+  // Sends as much of a message as there is room for. True: it has left the queue.
+  bool send_some(Peer& peer, Request& request);
+  void flush(Peer& peer);
+  bool retry(Peer& peer);  // true: this peer has nothing queued any more
+  // For a queued send: returns false, and the send stays queued.
+  bool wait_for_memory(Peer& peer);
+
+  std::vector<Peer*> blocked;  // with queued sends or controls
+
+ private:
+  // Sends an entry with bytes of the message. False: no room now.
+  static bool send_fragment(Peer& peer, const Request& request, std::uint8_t kind,
+                            std::uint64_t immediate, std::size_t offset,
+                            std::size_t bytes) noexcept;
+  void note_blocked(Peer& peer);
+};
+
+}  // namespace weft::tagged

@@ -1,18 +1,18 @@
-// Copies on other hosts, which a put waits for. The host that has the object asks others to keep
-// it; they fetch it as any other, and answer.
+// Replicas on other hosts, which a put waits for. The host that has the object asks others to keep
+// a replica; they fetch it as any other object, and answer.
 #include "manager.hpp"
 #include "objstore/shared/clock.hpp"
 
 namespace weft::objstore {
 namespace {
 
-// How long a keeper waits for room before it says that it has none.
+// A replica holder waits so long for room before it answers that it has none.
 constexpr std::uint64_t kRoomNs = 2'000'000'000;
 
 }  // namespace
 
-// Asks as many as are still missing, of those that were not asked before; if there are no more it
-// ends with what was reached.
+// Asks as many hosts as are still missing, of those that were not asked before; ends with the
+// number reached if there are no more.
 void Manager::replicate_to(std::uint64_t number) {
   Replication& replication = replications_.at(number);
   if (replication.kept.size() >= replication.num_others) return end_replication(number);
@@ -21,7 +21,7 @@ void Manager::replicate_to(std::uint64_t number) {
   message.id = replication.id;
   message.number = number;
   const std::vector<std::uint64_t> members(stores_.begin(), stores_.end());
-  // Another host is the first for another object.
+  // Objects begin with different hosts.
   const std::size_t first = std::hash<ObjectId>()(replication.id);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::uint64_t member = members[(first + i) % members.size()];
@@ -41,7 +41,7 @@ void Manager::end_replication(std::uint64_t number) {
   server_.replicated(number, num_hosts);
 }
 
-void Manager::keeper_answered(std::uint64_t from, const PeerMessage& message) {
+void Manager::replica_answered(std::uint64_t from, const PeerMessage& message) {
   const auto found = replications_.find(message.number);
   if (found == replications_.end()) return;
   Replication& replication = found->second;
@@ -52,7 +52,7 @@ void Manager::keeper_answered(std::uint64_t from, const PeerMessage& message) {
   replicate_to(message.number);
 }
 
-void Manager::lost_keeper(std::uint64_t member) {
+void Manager::lost_replica_holder(std::uint64_t member) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, replication] : replications_) {
     if (!replication.asked.contains(member)) continue;
@@ -63,7 +63,7 @@ void Manager::lost_keeper(std::uint64_t member) {
   for (const std::uint64_t number : numbers) replicate_to(number);
 }
 
-// --- The keeper's side ---
+// --- The replica holder's side ---
 
 void Manager::keep(std::uint64_t from, const PeerMessage& message) {
   bool is_here;
@@ -86,15 +86,15 @@ void Manager::keep(std::uint64_t from, const PeerMessage& message) {
     fetch->is_wanted = false;
     fetches_.emplace(message.id, std::move(made));
   }
-  fetch->keepers[from].insert(message.number);
+  fetch->replica_requests[from].insert(message.number);
   fetch->keep_until_ns = monotonic_ns() + kRoomNs;
   fetch->holders.insert(from);
   fetch->failed.erase(from);
   advance(*fetch);
 }
 
-// Whether the object is here now, by this fetch or another way.
-void Manager::tell_keepers(const Fetch& fetch) {
+// Answers with whether the object is here now, by this fetch or otherwise.
+void Manager::answer_replica_requests(const Fetch& fetch) {
   bool is_kept;
   {
     const auto lock = server_.lock();
@@ -103,10 +103,10 @@ void Manager::tell_keepers(const Fetch& fetch) {
   PeerMessage answer;
   answer.kind = is_kept ? PeerKind::kept : PeerKind::unkept;
   answer.id = fetch.id;
-  for (const auto& [keeper, numbers] : fetch.keepers)
+  for (const auto& [host, numbers] : fetch.replica_requests)
     for (const std::uint64_t number : numbers) {
       answer.number = number;
-      send(keeper, answer);
+      send(host, answer);
     }
 }
 

@@ -1,4 +1,4 @@
-// What the directory tells, and what it asks.
+// The calls of the directory: holders, deletions, drops, and what is here.
 #include "manager.hpp"
 #include "objstore/shared/clock.hpp"
 #include "objstore/store/log.hpp"
@@ -23,7 +23,7 @@ void Manager::has_holders(const ObjectId& id, std::span<const std::uint64_t> hol
   for (Fetch* fetch : fetches_of(id)) {
     for (const std::uint64_t holder : holders) {
       fetch->holders.insert(holder);
-      fetch->failed.erase(holder);  // it has told anew
+      fetch->failed.erase(holder);  // it has announced anew
     }
     advance(*fetch);
   }
@@ -47,7 +47,7 @@ void Manager::was_deleted(const ObjectId& id) {
     if (fetch->into != nullptr) leave(*fetch, {Code::not_found, Reason::deleted});
 }
 
-// After the announcement, whose answer may be that another host was first.
+// Called after the announcement, whose answer may be that another host was first.
 void Manager::confirm_sealed(const ObjectId& id) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, confirm] : confirms_)
@@ -70,7 +70,7 @@ void Manager::must_drop(const ObjectId& id, Dropped why) {
     if (!server_.objects().erase(id).ok()) return;
   }
   if (why != Dropped::second) return;
-  // Who put it is answered, and needs no log.
+  // A put that waits for the answer needs no log.
   bool is_answered = false;
   for (auto& [number, confirm] : confirms_)
     if (confirm.id == id) confirm.is_second = is_answered = true;
@@ -79,7 +79,7 @@ void Manager::must_drop(const ObjectId& id, Dropped why) {
     ++counters_.second;
   }
   if (is_answered) return;
-  // A program whose hosts all put the same ids makes thousands.
+  // A program whose hosts all put the same ids causes thousands.
   ++num_second_;
   const std::uint64_t now_ns = monotonic_ns();
   if (now_ns < next_second_ns_) return;

@@ -1,7 +1,7 @@
-// The asker's side of a transfer. A fetch asks holders, makes a place for the object once it knows
-// the size, reads into it what each of them offers, and ends: sealed, so that nobody sees half of
-// an object, or in a client's memory. What is read from one holder and fails is read from another:
-// the stamp tells that both have the same object, not two that were given the same id.
+// The requester's side of a transfer. A fetch asks holders, makes room for the object once the size
+// is known, reads into it what each of them offers, and ends: sealed, so that nobody sees half of
+// an object, or in a client's memory. A range whose read from one holder fails is read from
+// another: the stamp shows that both have the same object, not two objects of the same id.
 #include <algorithm>
 #include <cstring>
 
@@ -14,12 +14,13 @@ namespace {
 
 constexpr std::uint64_t kRetryNs = 20'000'000;
 constexpr std::uint64_t kAskAgainNs = 500'000'000;  // when all holders failed
-constexpr std::uint64_t kMostPiece = 256 << 20;     // so that a lease need not last for the whole
-// An object of so many bytes is asked of several holders, who give pieces as fast as they can.
+constexpr std::uint64_t kMostPiece = 256 << 20;     // so that a lease need not last for all of it
+// An object of so many bytes is asked of several holders, each of which gives pieces as fast as it
+// can.
 constexpr std::uint64_t kManyBytes = 8 << 20, kLeastPiece = 2 << 20;
 constexpr std::size_t kMostHolders = 4;
-constexpr int kMostWrong = 4;  // checksums, of an object; then nobody is thought to have it
-constexpr std::uint64_t kMostRead = 1 << 30;  // that a get takes
+constexpr int kMostWrong = 4;  // wrong checksums of an object; then it counts as corrupt everywhere
+constexpr std::uint64_t kMostRead = 1 << 30;  // the limit of one get
 
 }  // namespace
 
@@ -37,7 +38,7 @@ std::vector<Manager::Fetch*> Manager::fetches_of(const ObjectId& id) {
   return fetches;
 }
 
-// One object that many ask for is fetched once: the store says so once.
+// An object is fetched once for all local waits: the store requests it once.
 void Manager::start(const ObjectId& id) {
   if (Fetch* fetch = fetch_of(id)) {
     fetch->is_wanted = true;
@@ -46,7 +47,7 @@ void Manager::start(const ObjectId& id) {
   }
   {
     const auto lock = server_.lock();
-    // It came meanwhile, or nobody wants it any longer.
+    // It arrived meanwhile, or nobody wants it any longer.
     if (server_.objects().is_here(id) || !server_.is_wanted(id)) return;
   }
   auto fetch = std::make_unique<Fetch>();
@@ -63,7 +64,7 @@ void Manager::start_into(std::uint64_t number, IntoTarget target) {
   watch(*fetches_.emplace(id, std::move(fetch))->second);
 }
 
-// Nobody wants it any longer, or it cannot be had.
+// Ends the interest of this host: nobody wants the object any longer, or it does not exist.
 void Manager::leave(Fetch& fetch, Outcome outcome) {
   fetch.is_wanted = false;
   fetch.outcome = outcome;
@@ -72,7 +73,7 @@ void Manager::leave(Fetch& fetch, Outcome outcome) {
 
 // --- Holders ---
 
-// Who answers for the id may hold it, too, and is asked for it at once.
+// The id's answerer may hold the object, too, and is asked for it at once.
 void Manager::watch(Fetch& fetch) {
   fetch.is_watched = true;
   const std::uint64_t answerer = sockets_ == nullptr ? directory_->answerer(fetch.id) : 0;
@@ -81,7 +82,7 @@ void Manager::watch(Fetch& fetch) {
   directory_->watch(fetch.id, ask);
 }
 
-// To be sent to the holder.
+// Registers an ask and returns its message, to be sent to the holder.
 PeerMessage Manager::new_ask(Fetch& fetch, std::uint64_t holder) {
   auto ask = std::make_unique<Ask>();
   ask->number = next_number_++;
@@ -99,7 +100,7 @@ PeerMessage Manager::new_ask(Fetch& fetch, std::uint64_t holder) {
   return message;
 }
 
-// The one who answers for the id has told who holds it instead.
+// The id's answerer has sent the holders instead of the object.
 void Manager::not_given(std::uint64_t from, std::uint64_t number) {
   const auto found = asks_.find(number);
   if (found == asks_.end()) return;
@@ -111,23 +112,23 @@ void Manager::not_given(std::uint64_t from, std::uint64_t number) {
   end_ask(fetch, **ask, false);
 }
 
-// Asks holders that have not failed until enough are asked; if all failed, some time later all
-// again. False: there is nobody to ask, and who wants a copy kept does not wait for one.
+// Asks holders that have not failed until enough are asked; if all failed, all again after a while.
+// False: there is no holder to ask, and a replica request does not wait for one.
 bool Manager::ask_more(Fetch& fetch) {
-  // After wrong bytes one at a time, so that it shows whose they are.
+  // After wrong bytes one at a time, which shows the holder that they come from.
   const bool is_for_many =
       fetch.has_place && fetch.bytes >= kManyBytes && sockets_ == nullptr && fetch.num_wrong == 0;
   const std::size_t enough = is_for_many ? kMostHolders : 1;
   if (fetch.asks.size() >= enough) return true;
   const std::vector<std::uint64_t> holders(fetch.holders.begin(), fetch.holders.end());
-  // Another host asks another one first.
+  // Hosts begin with different holders.
   const std::size_t first = std::hash<ObjectId>()(fetch.id) ^ self_;
   for (std::size_t i = 0; i < holders.size() && fetch.asks.size() < enough; ++i) {
     const std::uint64_t holder = holders[(first + i) % holders.size()];
     const bool is_asked = std::any_of(fetch.asks.begin(), fetch.asks.end(),
                                       [&](const auto& ask) { return ask->holder == holder; });
     if (is_asked || fetch.failed.contains(holder) || !peers_.contains(holder)) continue;
-    if (sockets_ != nullptr && !socket_addresses_.contains(holder)) continue;  // will be told
+    if (sockets_ != nullptr && !socket_addresses_.contains(holder)) continue;  // its address comes
     const PeerMessage message = new_ask(fetch, holder);
     if (sockets_ == nullptr) {
       send(holder, message);
@@ -143,7 +144,8 @@ bool Manager::ask_more(Fetch& fetch) {
   return true;
 }
 
-// Not one that reads. has_failed: the holder is asked again only when all others failed.
+// Ends an ask that has no read under way. has_failed: the holder is asked again only when all
+// others failed.
 void Manager::end_ask(Fetch& fetch, const Ask& ask, bool has_failed) {
   if (has_failed) {
     fetch.failed.insert(ask.holder);
@@ -169,7 +171,7 @@ bool Manager::is_in_time(const Ask& ask) {
   return monotonic_ns() - ask.asked_ns <= ask.lease_ms * std::uint64_t{1'000'000};
 }
 
-// What an ask was answered with. The fetch may be gone afterwards.
+// Processes the answer to an ask. The fetch may be gone afterwards.
 void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& message) {
   const auto found = std::find_if(fetch.asks.begin(), fetch.asks.end(),
                                   [&](const auto& one) { return one->number == message.number; });
@@ -181,7 +183,7 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
     end_ask(fetch, ask, true);
     return advance(fetch);
   }
-  fetch.holders.insert(from);  // who gives at once has told so by nothing else
+  fetch.holders.insert(from);  // the answerer gives without a notice that it holds
   const Sizes sizes{message.data_bytes, message.metadata_bytes, message.stamp,
                     settings_.verifies ? message.checksum : 0};
   if (fetch.has_place && fetch.sizes != sizes) {
@@ -207,9 +209,9 @@ void Manager::answered(Fetch& fetch, std::uint64_t from, const PeerMessage& mess
   advance(fetch);
 }
 
-// --- The object's place ---
+// --- Room for the object ---
 
-// False: there is no room yet, and it is tried again later; or the fetch is over, and gone.
+// False: there is no room yet, and it is tried again later; or the fetch has ended, and is gone.
 bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
   const std::uint64_t total = sizes.data_bytes + sizes.metadata_bytes;
   if (total > kLongBytes && !fetch.is_long) fetch.is_long.emplace(num_long_);
@@ -229,7 +231,7 @@ bool Manager::make_place(Fetch& fetch, const Sizes& sizes) {
       retry_at(fetch, now_ns + kRetryNs);
       return false;
     }
-    // What somebody here has begun to write may still come to nothing.
+    // A local client that creates the object may still abort it.
     if (outcome.code == Code::exists && fetch.is_wanted && !server_.objects().is_here(fetch.id)) {
       retry_at(fetch, now_ns + kRetryNs);
       return false;
@@ -270,10 +272,10 @@ bool Manager::is_reading(const Fetch& fetch) {
                      [](const auto& ask) { return ask->is_reading; });
 }
 
-// Whatever can be done now. The fetch may be gone afterwards.
+// Takes all steps that are possible now. The fetch may be gone afterwards.
 void Manager::advance(Fetch& fetch) {
   const bool reads = is_reading(fetch);
-  if (!fetch.is_wanted && fetch.keepers.empty()) {
+  if (!fetch.is_wanted && fetch.replica_requests.empty()) {
     if (!reads) forget(fetch);
     return;
   }
@@ -300,7 +302,7 @@ void Manager::advance(Fetch& fetch) {
   if (!ask_more(fetch)) forget(fetch);
 }
 
-// How much a holder is to give next: half of its share, so that a slow one does not keep the others
+// The size of a holder's next piece: half of its share, so that a slow one does not keep the others
 // waiting at the end.
 std::uint64_t Manager::piece_bytes(const Fetch& fetch) const {
   if (fetch.bytes < kManyBytes) return fetch.bytes;
@@ -362,7 +364,7 @@ void Manager::end_reads() {
       continue;
     }
     fetch->missing.push_front(ask->piece);
-    // A lease that is over is no failure of who has given until then.
+    // An expired lease is no failure of a holder that has given until then.
     end_ask(*fetch, *ask, ask->read.code() != Code::ok || !ask->has_given);
   }
   for (Fetch* fetch : changed) {
@@ -389,7 +391,7 @@ void Manager::retry_fetches(std::uint64_t now_ns) {
   }
   for (Fetch* fetch : due) {
     if (fetch->asks.empty()) {
-      // From the start: maybe there is another object of that name by now.
+      // From the start: there may be another object of that id by now.
       fetch->failed.clear();
       lose_place(*fetch);
     }
@@ -399,8 +401,8 @@ void Manager::retry_fetches(std::uint64_t now_ns) {
 
 // --- The end ---
 
-// Compares the checksum of what has come. Of a range that is not all of the data there is none.
-// False: it is fetched anew, from others if there are any, or the fetch is over and gone.
+// Compares the checksum of the received bytes. A range that is not all of the data has none. False:
+// it is fetched anew, from others if there are any, or the fetch has ended and is gone.
 bool Manager::is_right(Fetch& fetch) {
   if (fetch.sizes.checksum == 0) return true;
   const bool is_whole = fetch.begin == 0 && fetch.bytes >= fetch.sizes.data_bytes;
@@ -431,12 +433,12 @@ bool Manager::is_right(Fetch& fetch) {
 
 void Manager::finish(Fetch& fetch) {
   if (!is_right(fetch)) return;
-  // Who has sent all is no longer asked.
+  // Asks that were answered by data are ended.
   const bool is_one_sided = !fetch.asks.empty();
   {
     const auto lock = server_.lock();
     {
-      // Whoever has the object finds it counted.
+      // Counted before it is visible.
       const std::lock_guard counters(inbox_mutex_);
       ++counters_.fetched;
       counters_.fetched_bytes += fetch.bytes;
@@ -455,7 +457,7 @@ void Manager::finish(Fetch& fetch) {
   forget(fetch);
 }
 
-// Ends a fetch, done or not; none of it is being read.
+// Ends a fetch, complete or not; no read of it is under way.
 void Manager::forget(Fetch& fetch) {
   end_asks(fetch);
   lose_place(fetch);
@@ -464,7 +466,7 @@ void Manager::forget(Fetch& fetch) {
     const auto lock = server_.lock();
     server_.into_ended(fetch.into_number, fetch.outcome, 0);
   }
-  if (!fetch.keepers.empty()) tell_keepers(fetch);
+  if (!fetch.replica_requests.empty()) answer_replica_requests(fetch);
   const auto [begin, end] = fetches_.equal_range(id);
   const bool was_watched = fetch.is_watched;
   fetches_.erase(

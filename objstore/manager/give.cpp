@@ -1,4 +1,5 @@
-// The holder's side of a transfer: objects are sent, or offered to be read for the time of a lease.
+// The holder's side of a transfer: objects are sent, or offered for reading until the end of a
+// lease.
 #include <algorithm>
 #include <new>
 
@@ -62,7 +63,7 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
     answer.kind = PeerKind::offer;
     answer.lease_ms = settings_.lease_ms;
     count_lease(entry, 1);
-    // The holder keeps it a little longer than it says.
+    // The holder keeps it a little longer than the offer promises.
     leases_.push_back(
         {to, ask.number, entry, monotonic_ns() + settings_.lease_ms * std::uint64_t{1'100'000}});
     send(to, answer);
@@ -88,7 +89,7 @@ bool Manager::send_contents(std::uint64_t to, PeerMessage answer,
   return true;
 }
 
-// Who asked for it is answered: it is in memory again, or gone.
+// Answers the asks that waited for it: the object is in memory again, or gone.
 void Manager::give_restored(const ObjectId& id) {
   if (restores_.empty()) return;
   const auto [begin, end] = restores_.equal_range(id);
@@ -98,7 +99,8 @@ void Manager::give_restored(const ObjectId& id) {
   for (const Restore& ask : asks) give(ask.to, ask.ask);
 }
 
-// Those that found no room in time are asked for again, as long as the other host wants them.
+// Restores that found no room in time are requested again, as long as the other host wants the
+// object.
 void Manager::repeat_restores(std::uint64_t now_ns) {
   std::vector<Restore> due;
   std::erase_if(restores_, [&](auto& waiting) {
@@ -109,7 +111,7 @@ void Manager::repeat_restores(std::uint64_t now_ns) {
   for (const Restore& restore : due) give(restore.to, restore.ask);
 }
 
-// Those whose time is over, and those of a peer that is lost.
+// Ends expired leases, and the leases of a peer that is lost.
 void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
   if (leases_.empty()) return;
   std::erase_if(leases_, [&](const Lease& lease) {

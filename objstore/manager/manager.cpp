@@ -1,4 +1,4 @@
-// The manager's thread, and what is said between managers.
+// The manager's thread, and the messages between managers.
 #include "manager.hpp"
 
 #include <poll.h>
@@ -22,7 +22,7 @@ namespace weft::objstore {
 
 namespace {
 
-// Whether it can be one; a name is looked up later, again and again.
+// Checks that it can be an address; a name is resolved later, again and again.
 Status check_address(const std::string& address) {
   peer::NodeAddress of_node;
   peer::SocketAddress of_socket;
@@ -38,7 +38,7 @@ Status check_address(const std::string& address) {
 Manager::Manager(Server& server, const ManagerSettings& settings)
     : server_(server),
       settings_(settings),
-      // Where the manager's work may take long, clients would wait for the store's thread.
+      // Not where the manager's work may take long: clients would wait for the store's thread.
       may_be_helped_(settings.directory == "embedded" && settings.protocol == "node" &&
                      !settings.verifies && !settings.registers_objects) {}
 
@@ -99,15 +99,15 @@ void Manager::run() {
   std::vector<pollfd> ready;
   std::uint64_t last_work_ns = 0;
   std::unique_lock turn(turn_mutex_);
-  // What the store had before the manager came.
+  // Announces objects that the store had before.
   directory_->open();
   if (may_be_helped_) server_.set_helper(this);
   for (; !is_over_.load(std::memory_order_relaxed); turn.lock()) {
     const std::uint64_t now_ns = monotonic_ns();
     const bool has_moved = take_turn(now_ns);
     if (has_moved) last_work_ns = now_ns;
-    // What is under way elsewhere takes less time than falling asleep and being woken; others may
-    // need this core for it.
+    // Operations under way take less time than falling asleep and being woken; others may need this
+    // core for them.
     const bool polls =
         now_ns - last_work_ns < settings_.spin_us * std::uint64_t{1000} || !node_->arm();
     if (!polls) {
@@ -144,10 +144,10 @@ void Manager::run() {
   for (const auto& [entry, registered] : registered_) server_.objects().drop(entry);
 }
 
-// True if something moved on.
+// True if something progressed.
 bool Manager::take_turn(std::uint64_t now_ns) {
   connect_missing(now_ns);
-  bool has_moved = take_up();
+  bool has_moved = process_set_aside();
   has_moved |= serve_inbox();
   has_moved |= node_->progress();
   if (sockets_ != nullptr) has_moved |= sockets_->progress(now_ns);
@@ -159,27 +159,27 @@ bool Manager::take_turn(std::uint64_t now_ns) {
   retry_rooms(now_ns);
   ping_pushes(now_ns);
   directory_->progress(now_ns);
-  tell_status(now_ns);
+  refresh_directory_status(now_ns);
   retry_fetches(now_ns);
   forget_sent();
-  // relaxed: for others whether there is anything to help with.
+  // relaxed: a hint whether there is anything to help with.
   num_fetches_.store(fetches_.size(), std::memory_order_relaxed);
   return has_moved || has_commands_.load(std::memory_order_relaxed);
 }
 
-// While a fetch is under way the store's thread, which polls anyway, moves it on as well as the
-// manager's: whichever has a core.
+// While a fetch is under way the store's thread, which polls anyway, progresses it as well as the
+// manager's: the one that has a core.
 bool Manager::help() {
-  // relaxed: of this thread, or of whoever has the turn.
+  // relaxed: written by this thread, or by the one that has the turn.
   const bool has_urgent = has_urgent_.load(std::memory_order_relaxed);
   if (!has_urgent && num_fetches_.load(std::memory_order_relaxed) == 0) {
-    rest();
+    idle();
     return false;
   }
   if (is_over_.load(std::memory_order_relaxed)) return false;
   const std::unique_lock turn(turn_mutex_, std::try_to_lock);
   if (!turn.owns_lock()) {
-    // It looks for commands at the end of its turn, or has done so.
+    // It checks for commands at the end of its turn, or has done so.
     if (has_urgent && !has_rung_.exchange(true, std::memory_order_relaxed)) wake();
     return false;
   }
@@ -195,31 +195,31 @@ bool Manager::help() {
   return has_moved;
 }
 
-// What would keep the store's clients waiting.
+// True for messages that would keep the store's clients waiting.
 bool Manager::takes_long(const PeerMessage& message) {
   return (message.kind == PeerKind::offer && message.data_bytes > kLongBytes) ||
          ((message.kind == PeerKind::ask || message.kind == PeerKind::watch) &&
           message.wants_checksum);
 }
 
-// What the store's thread has left, in the order in which it came.
-bool Manager::take_up() {
+// Processes the messages that the store's thread has set aside, in their order.
+bool Manager::process_set_aside() {
   bool any = false;
   for (; !is_helping_ && !set_aside_.empty(); any = true) {
     const auto [peer, bytes] = std::move(set_aside_.front());
     set_aside_.pop_front();
     PeerMessage message;
-    // What a link brought that was lost since is of a meeting that is over.
-    if (!peer.is_lost() && decode(bytes, message)) heard(peer, message);
+    // Messages of a link that was lost since belong to a meeting that is over.
+    if (!peer.is_lost() && decode(bytes, message)) process(peer, message);
   }
   return any;
 }
 
-// Whoever moves the Node on leaves it so that what comes wakes the manager's thread.
-void Manager::rest() {
+// A thread that progresses the Node leaves it armed, so that messages wake the manager's thread.
+void Manager::idle() {
   if (!std::exchange(has_helped_, false)) return;
   const std::unique_lock turn(turn_mutex_, std::try_to_lock);
-  // Else the manager's thread sees to it itself.
+  // Otherwise the manager's thread arms it itself.
   if (turn.owns_lock() && !node_->arm()) wake();
 }
 
@@ -235,41 +235,43 @@ void Manager::wake() {
 
 // --- From the store's thread ---
 
-void Manager::sealed(const ObjectId& id, std::uint32_t) { post({What::sealed, id}); }
-void Manager::gone(const ObjectId& id, bool) { post({What::gone, id}); }
-void Manager::restored(const ObjectId& id) { post({What::restored, id}); }
-void Manager::wanted(const ObjectId& id) { post({What::wanted, id}); }
-void Manager::unwanted(const ObjectId& id) { post({What::unwanted, id}); }
+void Manager::sealed(const ObjectId& id, std::uint32_t) { post({CommandKind::sealed, id}); }
+void Manager::gone(const ObjectId& id, bool) { post({CommandKind::gone, id}); }
+void Manager::restored(const ObjectId& id) { post({CommandKind::restored, id}); }
+void Manager::wanted(const ObjectId& id) { post({CommandKind::wanted, id}); }
+void Manager::unwanted(const ObjectId& id) { post({CommandKind::unwanted, id}); }
 void Manager::read_into(std::uint64_t number, const IntoTarget& target) {
-  post({What::read_into, target.id, number, target});
+  post({CommandKind::read_into, target.id, number, target});
 }
-void Manager::no_more_into(std::uint64_t number) { post({What::no_more_into, {}, number}); }
+void Manager::no_more_into(std::uint64_t number) { post({CommandKind::no_more_into, {}, number}); }
 void Manager::replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) {
-  post({What::replicate, id, number, {}, num_others});
+  post({CommandKind::replicate, id, number, {}, num_others});
 }
-void Manager::no_more_copies(std::uint64_t number) { post({What::no_more_copies, {}, number}); }
+void Manager::no_more_copies(std::uint64_t number) {
+  post({CommandKind::no_more_copies, {}, number});
+}
 void Manager::confirm(std::uint64_t number, const ObjectId& id) {
-  post({What::confirm, id, number});
+  post({CommandKind::confirm, id, number});
 }
 void Manager::push(std::uint64_t number, const ObjectId& id,
                    const std::vector<std::string>& hosts) {
-  post({What::push, id, number, {}, 0, hosts});
+  post({CommandKind::push, id, number, {}, 0, hosts});
 }
-void Manager::no_more_push(std::uint64_t number) { post({What::no_more_push, {}, number}); }
+void Manager::no_more_push(std::uint64_t number) { post({CommandKind::no_more_push, {}, number}); }
 bool Manager::erased(const ObjectId& id) {
-  post({What::erased, id});
+  post({CommandKind::erased, id});
   const std::lock_guard lock(inbox_mutex_);
   return !peer_names_.empty();
 }
 
 void Manager::post(const Command& command) {
-  // The store's thread helps with these.
-  const bool is_urgent =
-      may_be_helped_ && (command.what == What::wanted || command.what == What::read_into);
+  // The store's thread progresses these itself.
+  const bool is_urgent = may_be_helped_ && (command.kind == CommandKind::wanted ||
+                                            command.kind == CommandKind::read_into);
   bool rings;
   {
     const std::lock_guard lock(inbox_mutex_);
-    rings = inbox_.empty() && !is_urgent;  // else its first one has rung
+    rings = inbox_.empty() && !is_urgent;  // otherwise its first one has rung
     inbox_.push_back(command);
     has_commands_.store(true, std::memory_order_relaxed);
     if (is_urgent) has_urgent_.store(true, std::memory_order_relaxed);
@@ -299,8 +301,8 @@ void Manager::status(nlohmann::json& json) {
   if (!directory_status_.empty()) json.update(nlohmann::json::parse(directory_status_));
 }
 
-// The store's thread, which answers for the status, does not ask the directory.
-void Manager::tell_status(std::uint64_t now_ns) {
+// Status is read on the store's thread, which does not call the directory.
+void Manager::refresh_directory_status(std::uint64_t now_ns) {
   if (now_ns < next_status_ns_) return;
   next_status_ns_ = now_ns + 500'000'000;
   nlohmann::json json;
@@ -309,8 +311,8 @@ void Manager::tell_status(std::uint64_t now_ns) {
   directory_status_ = json.dump();
 }
 
-// Most end in the order they were sent in. All are looked at only when they have become twice as
-// many, so that a list of thousands costs the same for each, and a peer that is slow no memory.
+// Most sends complete in their order. All are checked only when they have become twice as many, so
+// that a list of thousands costs the same for each, and a slow peer no memory.
 void Manager::forget_sent() {
   const auto is_done = [](const auto& message) { return message->operation.is_done(); };
   while (!outgoing_.empty() && is_done(outgoing_.front())) outgoing_.pop_front();
@@ -329,59 +331,59 @@ bool Manager::serve_inbox() {
     has_rung_.store(false, std::memory_order_relaxed);
   }
   for (Command& command : commands) {
-    switch (command.what) {
-      case What::sealed:
+    switch (command.kind) {
+      case CommandKind::sealed:
         directory_->announce(command.id,
                              copies_.erase(command.id) != 0 ? Announced::copy : Announced::sealed);
         confirm_sealed(command.id);
         break;
-      case What::gone:
+      case CommandKind::gone:
         directory_->withdraw(command.id);
         give_restored(command.id);  // absent
         break;
-      case What::restored:
+      case CommandKind::restored:
         give_restored(command.id);
         break;
-      case What::wanted:
+      case CommandKind::wanted:
         start(command.id);
         break;
-      case What::unwanted:
+      case CommandKind::unwanted:
         if (Fetch* fetch = fetch_of(command.id)) leave(*fetch, {Code::cancelled});
         break;
-      case What::read_into:
+      case CommandKind::read_into:
         start_into(command.number, std::move(command.into));
         break;
-      case What::no_more_into:
+      case CommandKind::no_more_into:
         for (const auto& [id, fetch] : fetches_)
           if (fetch->into_number == command.number) {
             leave(*fetch, {Code::cancelled});
             break;
           }
         break;
-      case What::erased:
+      case CommandKind::erased:
         directory_->erase(command.id);
         break;
-      case What::replicate:
+      case CommandKind::replicate:
         replications_.emplace(command.number,
                               Replication{command.id, command.num_others, {}, {}, {}});
         replicate_to(command.number);
         break;
-      case What::no_more_copies:
+      case CommandKind::no_more_copies:
         end_replication(command.number);
         break;
-      case What::confirm:
+      case CommandKind::confirm:
         confirms_.emplace(command.number, Confirm{command.id});
         break;
-      case What::push:
+      case CommandKind::push:
         start_push(command.number, command.id, command.hosts);
         break;
-      case What::no_more_push:
+      case CommandKind::no_more_push:
         give_up_push(command.number);
         break;
-      case What::group_arrived:
+      case CommandKind::group_arrived:
         pushed_arrived(command.number);
         break;
-      case What::group_ended:
+      case CommandKind::group_ended:
         group_ended(command.number, command.code);
         break;
     }
@@ -389,11 +391,11 @@ bool Manager::serve_inbox() {
   return !commands.empty();
 }
 
-// --- What others say ---
+// --- Messages of other managers ---
 
 void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
   if (is_over_) return;
-  // A copy: over shared memory a hostile peer can change it while it is looked at. Peers have the
+  // A copy: over shared memory a hostile peer can change it while it is checked. Peers have the
   // secret, but a bug elsewhere should not become one here.
   std::vector<std::byte> copy;
   PeerMessage message;
@@ -404,10 +406,10 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
     if (is_sane && is_helping_ && (!set_aside_.empty() || takes_long(message)))
       return (void)set_aside_.emplace_back(peer, std::move(copy));
   } catch (const std::bad_alloc&) {
-    // Without this message the two would wait for each other: they begin anew.
+    // Without this message both would wait for each other: they begin a new meeting.
     const Peer link = peer;
     node_->close(link);
-    return lost(link, {Code::no_memory, "there was no memory for what it said"});
+    return lost(link, {Code::no_memory, "no memory for a message of it"});
   }
   if (!is_sane) {
     if (const std::uint8_t version = version_of(bytes); version != kPeerVersion)
@@ -416,11 +418,11 @@ void Manager::received(const Peer& peer, std::span<const std::byte> bytes) {
     ++counters_.refused;
     return;
   }
-  heard(peer, message);
+  process(peer, message);
 }
 
-void Manager::heard(const Peer& peer, const PeerMessage& message) {
-  if (message.kind == PeerKind::members) return heard_members(peer, message);
+void Manager::process(const Peer& peer, const PeerMessage& message) {
+  if (message.kind == PeerKind::members) return received_members(peer, message);
   handle(peer.generation(), message);
 }
 
@@ -430,7 +432,7 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
     return;
   }
   const auto found = peers_.find(to);
-  if (found == peers_.end()) return;  // what it would have meant is told again when members change
+  if (found == peers_.end()) return;  // its meaning is sent again when members change
   auto outgoing = std::make_unique<Outgoing>();
   outgoing->bytes = encode(message);
   node_->send(found->second, outgoing->bytes.data(), outgoing->bytes.size(), outgoing->operation);
@@ -439,7 +441,7 @@ void Manager::send(std::uint64_t to, const PeerMessage& message) {
 
 void Manager::handle(std::uint64_t from, const PeerMessage& message) {
   switch (message.kind) {
-    case PeerKind::members:  // who says so matters by which link
+    case PeerKind::members:  // needs the link: received_members()
       return;
     case PeerKind::holders:
       if (message.number != 0) not_given(from, message.number);
@@ -458,11 +460,11 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
       return keep(from, message);
     case PeerKind::kept:
     case PeerKind::unkept:
-      return keeper_answered(from, message);
+      return replica_answered(from, message);
     case PeerKind::ask:
       return give(from, message);
     case PeerKind::socket:
-      return learn_socket(from, message);
+      return received_socket_address(from, message);
     case PeerKind::push:
       return take_push(from, message);
     case PeerKind::push_answer:
@@ -478,8 +480,8 @@ void Manager::handle(std::uint64_t from, const PeerMessage& message) {
     case PeerKind::data:
     case PeerKind::offer:
     case PeerKind::absent: {
-      if (sockets_ != nullptr) return;  // nobody was asked this way
-      // Only who was asked may answer.
+      if (sockets_ != nullptr) return;  // nothing was asked over the Node
+      // Only a holder that was asked may answer.
       const auto asked = asks_.find(message.number);
       if (asked == asks_.end()) {
         if (message.kind == PeerKind::offer) {

@@ -1,22 +1,23 @@
 #pragma once
 // Manager: this host's store among those of other hosts. A Node whose peers come and go: it finds
-// who holds an object, brings it here, and gives objects to others.
+// the holders of an object, fetches it, and gives objects to others.
 //
-// Directory. Who holds what is known by a Directory (directory.hpp), in the managers themselves or
-// in Redis.
+// Directory. The holders are known to a Directory (directory.hpp), in the managers themselves or in
+// Redis.
 //
-// Transfer. The asker sends `ask` to a holder. Below the threshold the bytes come back in a
-// message; from it on an offer of where they lie, which the asker READs straight into its own
-// segment. The holder keeps the object until FIN, the asker's loss, or the end of the lease; an
-// asker that took longer than the lease, counted from before it asked, throws away what it read.
+// Transfer. The requester sends `ask` to a holder. Below the threshold the bytes come back in a
+// message; from it on an offer with their location, from which the requester READs straight into
+// its own segment. The holder keeps the object until FIN, the requester's loss, or the end of the
+// lease; a requester that took longer than the lease, counted from before it asked, throws away
+// what it read.
 //
 // Push. The host that has an object asks others to make room for it, and makes a group
-// (weft/multicast.hpp) of those that have: its bytes go from each to others, straight to where they
-// stay. Groups have a Node and a thread of their own.
+// (weft/multicast.hpp) of those that have: its bytes go from each to others, straight to their
+// destination. Groups have a Node and a thread of their own.
 //
 // Threads. run() is the manager's thread. The store's thread leaves commands in an inbox, and
 // serves it itself if the manager's is not at work, which saves a fetch one hand-over; turn_mutex_
-// says who is. All but the inbox is of whoever has the turn.
+// decides. All but the inbox belongs to the thread that has the turn.
 #include <atomic>
 #include <deque>
 #include <map>
@@ -43,10 +44,10 @@ struct ManagerSettings {
   std::uint64_t threshold_bytes = 32 << 10;         // data and metadata; from it on one-sided
   std::map<std::string, std::uint64_t> thresholds;  // of fabrics that have one of their own
   std::uint32_t lease_ms = 10000;
-  bool registers_objects = false;         // each while it is read, not all memory for good
-  bool verifies = false;                  // what comes from other hosts, by its checksum
-  std::uint32_t spin_us = 50;             // how long it polls for more before it sleeps
-  std::string protocol = "node";          // or socket: objects go over TCP, to compare with
+  bool registers_objects = false;  // registers each while it is read, not all memory for good
+  bool verifies = false;           // what comes from other hosts, by its checksum
+  std::uint32_t spin_us = 50;      // how long it polls for more before it sleeps
+  std::string protocol = "node";   // or socket: objects go over TCP, to compare with
   std::size_t most_pushed = kMostPushed;  // to so many hosts at once
 };
 
@@ -65,13 +66,13 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
 
   // Throws nothing; bad_argument, not_permitted: as Node's.
   Status open();
-  // Where others reach it.
+  // The address where others reach it.
   Status address(std::string& text);
   // Until stop().
   void run();
   void stop();
 
-  // Remote: by whoever holds the server's lock.
+  // Remote: called with the server's lock held.
   void sealed(const ObjectId& id, std::uint32_t entry) override;
   void gone(const ObjectId& id, bool is_deleted) override;
   void restored(const ObjectId& id) override;
@@ -89,7 +90,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void status(nlohmann::json& json) override;
 
  private:
-  enum class What {
+  enum class CommandKind {
     sealed,
     gone,
     restored,
@@ -107,7 +108,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     group_ended
   };
   struct Command {
-    What what;
+    CommandKind kind;
     ObjectId id = {};
     std::uint64_t number = 0;  // of the into, of the replication, of the push
     IntoTarget into = {};
@@ -115,7 +116,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     std::vector<std::string> hosts = {};
     Code code = Code::ok;  // group_ended
   };
-  // members.cpp tells how two of them agree on it.
+  // members.cpp has the protocol of a meeting.
   struct Meeting {
     std::uint64_t number = 0;  // higher than of those before
     std::uint64_t theirs = 0;  // the peer's own, from its greeting; 0: none yet
@@ -162,12 +163,12 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   struct Fetch {
     ObjectId id;
     std::optional<Counted> is_long;
-    bool is_wanted = true;    // by somebody here
+    bool is_wanted = true;    // by a local client
     bool is_watched = false;  // in the directory
-    // Hosts that are told when the copy is here, and of which of their replications.
-    std::map<std::uint64_t, std::set<std::uint64_t>> keepers;
-    std::uint64_t keep_until_ns = 0;         // they wait no longer for room
-    Outcome outcome = {Code::cancelled};     // for the into, if it ends without the object
+    // Hosts to answer when the replica is here, with the numbers of their replications.
+    std::map<std::uint64_t, std::set<std::uint64_t>> replica_requests;
+    std::uint64_t keep_until_ns = 0;         // their deadline for room
+    Outcome outcome = {Code::cancelled};     // of the into, if it ends without the object
     std::uint64_t into_number = 0;           // 0: answered
     std::unique_ptr<const IntoTarget> into;  // null: to be sealed here
     std::unique_ptr<std::byte[]> whole;      // by the socket protocol, for an into
@@ -175,16 +176,16 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     std::set<std::uint64_t> givers;  // of pieces that are in place
     std::vector<std::unique_ptr<Ask>> asks;
     std::uint64_t retry_ns = 0;
-    // Where the bytes go, once the size is known.
+    // The destination, once the size is known.
     bool has_place = false;
     Sizes sizes;
     std::uint32_t entry = kNoEntry;
-    std::byte* to = nullptr;             // where byte `begin` goes
+    std::byte* to = nullptr;             // the address of byte `begin`
     std::uint64_t begin = 0, bytes = 0;  // what is wanted of the object
     int num_wrong = 0;                   // copies whose checksum was another
-    std::deque<Range> missing;           // and nobody reads
+    std::deque<Range> missing;           // and not being read
   };
-  // An object that others shall have, too.
+  // An object that gets replicas on other hosts.
   struct Replication {
     ObjectId id;
     std::uint32_t num_others;
@@ -206,9 +207,9 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     std::vector<Target> targets;
     std::uint64_t answer_until_ns = 0;  // asked ones; once the group has ended: those in it
     bool wants_checksum = false;
-    bool has_begun = false;    // who is in the group has been decided
+    bool has_begun = false;    // the group's members are decided
     bool has_ended = false;    // the group
-    bool is_given_up = false;  // by who asked for it
+    bool is_given_up = false;  // by the caller
     Outcome failure;           // of all of it
     std::unique_ptr<PushGroup> group;
   };
@@ -217,7 +218,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   // An object that another host pushes here.
   struct Pushed {
     ObjectId id;
-    std::uint64_t from, number;  // whose push, and which of them
+    std::uint64_t from, number;  // the pusher, and its number of the push
     Sizes sizes;
     std::uint64_t room_until_ns = 0;   // room is waited for
     std::uint64_t group_until_ns = 0;  // its group is waited for
@@ -233,25 +234,25 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
     std::string bytes;
     Operation operation;
   };
-  struct Piece {
+  struct RegisteredPiece {
     std::uint64_t begin, bytes;
     MemoryKey key;
   };
 
   // manager.cpp
   bool help() override;  // Helper
-  void rest() override;
+  void idle() override;
   bool take_turn(std::uint64_t now_ns);
   static bool takes_long(const PeerMessage& message);
-  void heard(const Peer& peer, const PeerMessage& message);
-  bool take_up();
+  void process(const Peer& peer, const PeerMessage& message);
+  bool process_set_aside();
   void post(const Command& command);
   void wake();
   bool serve_inbox();
   void forget_sent();
   void received(const Peer& peer, std::span<const std::byte> bytes);
   void send(std::uint64_t to, const PeerMessage& message);
-  void tell_status(std::uint64_t now_ns);
+  void refresh_directory_status(std::uint64_t now_ns);
   void handle(std::uint64_t from, const PeerMessage& message);
   // members.cpp
   void connect_missing(std::uint64_t now_ns);
@@ -260,13 +261,13 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void joined(const Peer& peer);
   void meet(std::uint64_t generation);
   void greet(std::uint64_t generation);
-  void heard_members(const Peer& peer, const PeerMessage& message);
-  void heard_greeting(const Peer& peer, std::uint64_t number);
+  void received_members(const Peer& peer, const PeerMessage& message);
+  void received_greeting(const Peer& peer, std::uint64_t number);
   void lost(const Peer& peer, const Status& why);
   std::string address_of(std::uint64_t generation) const;
   void log_version(const Peer& peer, std::uint8_t version);
   void log_connecting(const std::string& address, const Status& status);
-  void part(std::uint64_t generation);
+  void forget_peer(std::uint64_t generation);
   void advance_those_of(std::uint64_t holder);
   void learned(const Member& member) override;  // DirectoryUser
   // directory.cpp: DirectoryUser
@@ -307,10 +308,10 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   // copies.cpp
   void replicate_to(std::uint64_t number);
   void end_replication(std::uint64_t number);
-  void lost_keeper(std::uint64_t member);
-  void keeper_answered(std::uint64_t from, const PeerMessage& message);
+  void lost_replica_holder(std::uint64_t member);
+  void replica_answered(std::uint64_t from, const PeerMessage& message);
   void keep(std::uint64_t from, const PeerMessage& message);
-  void tell_keepers(const Fetch& fetch);
+  void answer_replica_requests(const Fetch& fetch);
   // push.cpp: the pusher's side
   void start_push(std::uint64_t number, const ObjectId& id, const std::vector<std::string>& hosts);
   void find_target(std::uint64_t number, std::size_t place);
@@ -324,14 +325,14 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void group_ended(std::uint64_t number, Code code);
   void end_late_pushes(std::uint64_t now_ns);
   void stop_push_at(std::uint64_t host, std::uint64_t number);
-  // pushed.cpp: the receiver's side, and what both sides have
+  // pushed.cpp: the receiver's side, and parts of both
   void take_push(std::uint64_t from, const PeerMessage& message);
   void find_room(std::uint64_t key);
   void retry_rooms(std::uint64_t now_ns);
   void join_group(std::uint64_t from, const PeerMessage& message);
   void stop_pushed(std::uint64_t key);
   void push_stopped(std::uint64_t from, std::uint64_t number);
-  void tell_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome);
+  void send_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome);
   void pushed_arrived(std::uint64_t key);
   void pushed_ended(std::uint64_t key, Code code);
   void lost_pusher(std::uint64_t member);
@@ -353,8 +354,8 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   void end_leases(std::uint64_t now_ns, std::uint64_t of_peer);
   // sockets.cpp: SocketUser
   Status open_sockets();
-  void tell_socket(std::uint64_t to);
-  void learn_socket(std::uint64_t from, const PeerMessage& message);
+  void send_socket_address(std::uint64_t to);
+  void received_socket_address(std::uint64_t from, const PeerMessage& message);
   Ask& socket_ask(std::uint64_t number);
   bool hold(const ObjectId& id, HeldObject& object) override;
   void drop(const HeldObject& object) override;
@@ -373,12 +374,12 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
 
   std::mutex turn_mutex_;
   std::mutex inbox_mutex_;
-  // Of the inbox; urgent: what the store's thread helps with, and does not ring for at once.
+  // Of the inbox; urgent: the store's thread helps with it, and does not ring for it at once.
   std::atomic<bool> has_commands_{false}, has_urgent_{false}, has_rung_{false};
   std::atomic<std::size_t> num_fetches_{0};
   bool has_helped_ = false;  // the store's thread's
-  // Under turn_mutex_: fetches of long objects; whether the store's thread has the turn, and what
-  // it leaves to the manager's, as clients would wait for it.
+  // Under turn_mutex_: fetches of long objects; whether the store's thread has the turn, and the
+  // messages that it leaves to the manager's, as clients would wait for it.
   int num_long_ = 0;
   bool is_helping_ = false;
   std::deque<std::pair<Peer, std::vector<std::byte>>> set_aside_;
@@ -393,7 +394,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::map<std::uint64_t, Peer> peers_;        // their current links
   std::map<std::uint64_t, Meeting> meetings_;  // of all of them
   std::uint64_t num_meetings_ = 0;
-  std::set<std::uint64_t> stores_;  // of them; they say so by greeting
+  std::set<std::uint64_t> stores_;  // peers that have greeted as stores
   std::vector<Peer> spares_;        // further links to some of them
   std::map<std::uint64_t, std::string> addresses_;
   std::map<std::uint64_t, std::uint64_t> silent_since_ns_;  // of those that were lost
@@ -403,7 +404,7 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::set<std::uint64_t> other_versions_;             // peers, as logged
   std::uint64_t num_second_ = 0, next_second_ns_ = 0;  // objects whose id another host had first
   std::uint64_t next_connect_ns_ = 0;
-  // Of an id one that is sealed here, and any number of those into clients' memory.
+  // Per id one that is sealed here, and any number into clients' memory.
   std::unordered_multimap<ObjectId, std::unique_ptr<Fetch>> fetches_;
   std::unordered_map<std::uint64_t, Fetch*> asks_;
   std::uint64_t next_number_ = 1;
@@ -419,9 +420,9 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::map<std::uint64_t, Push> pushes_;
   std::map<std::uint64_t, Pushed> pushed_;
   std::uint64_t next_room_ns_ = 0, next_ping_ns_ = 0;
-  // Of those, so that a list of thousands is not looked through for each that comes.
+  // The fetches with reads, so that a list of thousands is not searched for each completion.
   std::unordered_set<Fetch*> reading_;
-  std::multimap<std::uint64_t, ObjectId> retries_;  // by when; a fetch may have changed its mind
+  std::multimap<std::uint64_t, ObjectId> retries_;  // by time; checked against Fetch::retry_ns
   std::vector<Lease> leases_;
   // Asks for objects that are being restored.
   struct Restore {
@@ -431,8 +432,8 @@ class Manager final : public Remote, private Helper, private DirectoryUser, priv
   std::unordered_multimap<ObjectId, Restore> restores_;
   std::unordered_set<ObjectId> copies_;  // sealed here for another host's; not yet announced
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
-  std::size_t most_outgoing_ = 64;  // then all of them are looked at
-  std::vector<Piece> pieces_;
+  std::size_t most_outgoing_ = 64;  // then all of them are checked
+  std::vector<RegisteredPiece> pieces_;
   std::byte* segment_ = nullptr;
   struct Registered {
     std::byte* place;

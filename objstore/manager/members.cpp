@@ -1,20 +1,21 @@
-// Managers of other hosts, which come and go, and what two of them agree on when they meet.
+// Managers of other hosts, which come and go, and the protocol of two that meet.
 //
-// Meeting. Two managers have met from their first link on until one of them has lost its links to
-// the other. All that they know of each other is of that meeting: who holds what, leases, asks,
+// Meeting. A meeting of two managers lasts from their first link until one of them has lost its
+// links to the other. All that they know of each other belongs to it: holders, leases, asks,
 // pushes. One of them may notice a loss that the other one does not, so:
-//  1. Of two that were told of each other the one with the higher generation connects; whoever has
-//     lost the other does, for ten minutes.
-//  2. The first link is the current one: what is sent goes over it. Links that come while there is
-//     one are spares, and silent. What comes is taken from all.
+//  1. Of two managers that learned of each other the one with the higher generation connects; a
+//     manager that has lost the other connects, too, for ten minutes.
+//  2. The first link is the current one: messages are sent over it. Links that come while there is
+//     one are spares, and silent. Messages are received from all.
 //  3. A meeting begins with a greeting over the current link, `members` with the number of the
-//     meeting. A manager counts its meetings, so a higher number than the last one of a peer tells
-//     that the peer has forgotten this manager; any other number tells nothing.
-//  4. Who hears of that forgets the peer, too. The greeting's link becomes the current one, and the
-//     one before is closed.
-//  5. Whoever hears a number for the first time greets back, with its own meeting's, which it has
-//     said before: the peer may have heard that in a meeting that it has forgotten since. It ends
-//     there, as to the peer it is no new number then.
+//     meeting. A manager counts its meetings, so a number higher than the peer's last one means
+//     that the peer has forgotten this manager; any other number means nothing.
+//  4. A manager that receives such a number forgets the peer, too. The greeting's link becomes the
+//     current one, and the one before is closed.
+//  5. A manager that receives a number for the first time greets back with its own meeting's
+//  number,
+//     though it has sent it before: the peer may have received that in a meeting that it has
+//     forgotten since. It ends there, as to the peer it is no new number then.
 //  6. When the current link is lost all is forgotten. A spare, if there is one, becomes the current
 //     link of a new meeting: a message that was lost with the old one is never waited for.
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace weft::objstore {
 namespace {
 
 constexpr std::uint64_t kReconnectNs = 1'000'000'000;
-// How long one that was lost is looked for: it may have slept, or the way there was gone.
+// A lost peer is searched for so long: it may have slept, or its route was gone.
 constexpr std::uint64_t kForgetNs = 600'000'000'000;
 
 }  // namespace
@@ -39,8 +40,9 @@ void Manager::connect(const std::string& address) {
   if (!connecting_.insert(address).second) return;
   node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
     connecting_.erase(address);
-    // Hearsay of who has ended is forgotten; whoever comes back is told of anew. One that was met
-    // may be out of reach for a while, unless another listens there now.
+    // The reported address of a manager that has ended is forgotten; one that comes back is
+    // reported anew. A manager that was met may be out of reach for a while, unless another listens
+    // there now.
     std::erase_if(addresses_, [&](const auto& known) {
       if (known.second != address) return false;
       if (status) return known.first != peer.generation() && !peers_.contains(known.first);
@@ -51,7 +53,7 @@ void Manager::connect(const std::string& address) {
   });
 }
 
-// Of addresses that the user gave, when it is another trouble than before.
+// Logs trouble with an address that the user gave, when it differs from the last one.
 void Manager::log_connecting(const std::string& address, const Status& status) {
   if (std::find(settings_.peers.begin(), settings_.peers.end(), address) == settings_.peers.end())
     return;
@@ -71,7 +73,7 @@ void Manager::log_version(const Peer& peer, std::uint8_t version) {
             ": they exchange nothing until both run one release");
 }
 
-// Where it can be reached, as people write it.
+// The peer's address as people write it.
 std::string Manager::address_of(std::uint64_t generation) const {
   for (const auto& [address, connected] : connected_)
     if (connected == generation && !peer::is_address_text(address)) return address;
@@ -79,7 +81,7 @@ std::string Manager::address_of(std::uint64_t generation) const {
   peer::NodeAddress address;
   if (known == addresses_.end() || !peer::from_text(known->second, address) ||
       address.bootstraps.empty())
-    return "an address that it does not tell";
+    return "an address that it does not report";
   const auto reached =
       std::find_if(address.bootstraps.begin(), address.bootstraps.end(),
                    [](const std::string& one) { return !one.starts_with("unix:"); });
@@ -137,7 +139,7 @@ void Manager::lost(const Peer& peer, const Status& why) {
   if (spare != spares_.end()) {
     found->second = *spare;
     spares_.erase(spare);
-    part(generation);
+    forget_peer(generation);
     return meet(generation);
   }
   peers_.erase(found);
@@ -145,7 +147,7 @@ void Manager::lost(const Peer& peer, const Status& why) {
   if (addresses_.contains(generation)) silent_since_ns_[generation] = monotonic_ns();
   // Over a spare link the peer may still be reading; then leases end by their time.
   end_leases(monotonic_ns(), generation);
-  part(generation);
+  forget_peer(generation);
 }
 
 // --- Meetings ---
@@ -166,16 +168,16 @@ void Manager::greet(std::uint64_t generation) {
     if (known != generation && peers_.contains(known) && message.members.size() < kMaxMembers)
       message.members.push_back({known, address});
   send(generation, message);
-  if (sockets_ != nullptr) tell_socket(generation);
+  if (sockets_ != nullptr) send_socket_address(generation);
 }
 
-void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
+void Manager::received_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
   if (from == self_ || !peers_.contains(from)) return;
   const bool was_store = stores_.contains(from);
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {
-    heard_greeting(peer, message.number);
+    received_greeting(peer, message.number);
     is_back = std::exchange(meetings_.at(from).was_lost, false);
   }
   for (const Member& member : message.members) {
@@ -183,7 +185,7 @@ void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
         (addresses_.size() >= kMaxMembers && !addresses_.contains(member.generation)))
       continue;
     const bool is_new = addresses_.emplace(member.generation, member.address).second;
-    // Who has come while it was away has not been told of it.
+    // Managers that came while it was away do not know its address yet.
     if (!is_new && !(is_back && member.generation == from)) continue;
     PeerMessage news;
     news.kind = PeerKind::members;
@@ -197,7 +199,7 @@ void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
               std::string(peer.fabric()));
 }
 
-void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
+void Manager::received_greeting(const Peer& peer, std::uint64_t number) {
   const std::uint64_t from = peer.generation();
   const bool was_forgotten = std::exchange(meetings_.at(from).theirs, number) != 0;
   if (was_forgotten) {
@@ -206,7 +208,7 @@ void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
       std::erase(spares_, peer);
       node_->close(before);
     }
-    part(from);
+    forget_peer(from);
   }
   greet(from);
   stores_.insert(from);
@@ -217,8 +219,8 @@ void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
   directory_->joined(from);
 }
 
-// Forgets all that this host and the peer have with each other.
-void Manager::part(std::uint64_t generation) {
+// Forgets the state that this host and the peer have with each other.
+void Manager::forget_peer(std::uint64_t generation) {
   socket_addresses_.erase(generation);
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -227,7 +229,7 @@ void Manager::part(std::uint64_t generation) {
   std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
   if (stores_.erase(generation) != 0) {
     directory_->lost(generation);
-    // The one who was to answer may be gone.
+    // The member that was to answer may be gone.
     const std::map<std::uint64_t, Confirm> confirms = confirms_;
     for (const auto& [number, confirm] : confirms) directory_->confirm(confirm.id, number);
   }
@@ -236,7 +238,8 @@ void Manager::part(std::uint64_t generation) {
     const bool is_asked =
         std::any_of(fetch->asks.begin(), fetch->asks.end(),
                     [generation](const auto& ask) { return ask->holder == generation; });
-    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0 || is_asked)
+    if (fetch->replica_requests.erase(generation) + fetch->holders.erase(generation) != 0 ||
+        is_asked)
       concerned.push_back(fetch.get());
   }
   for (Fetch* fetch : concerned) {
@@ -247,12 +250,12 @@ void Manager::part(std::uint64_t generation) {
     }
     advance(*fetch);
   }
-  lost_keeper(generation);
+  lost_replica_holder(generation);
   lost_target(generation);
   lost_pusher(generation);
 }
 
-// Fetches of objects that this host holds: it can be asked now.
+// Advances fetches of objects that this host holds: it can be asked now.
 void Manager::advance_those_of(std::uint64_t holder) {
   std::vector<Fetch*> known;
   for (const auto& [id, fetch] : fetches_)

@@ -1,6 +1,6 @@
-// An object that goes to many hosts at once, the side of the host that has it. Each is asked to
-// make room; those that have it already, or have none, are left out; the others and this one make a
-// group, through which the bytes go. What came of it each tells for itself.
+// An object that goes to many hosts at once: the side of the host that has it. Each is asked to
+// make room; hosts that have it already, or have no room, are left out; the others and this one
+// make a group, through which the bytes go. Each host reports its own result.
 #include <algorithm>
 #include <random>
 
@@ -11,10 +11,11 @@
 namespace weft::objstore {
 namespace {
 
-// How long a host may take to say whether it has room, and how it ended after the group has.
+// A host may take so long to answer whether it has room, and to report the result after the group
+// has ended.
 constexpr std::uint64_t kAnswerNs = 10'000'000'000;
 constexpr int kConnectMs = 10'000;
-// Blocks of an object: some 64, but not so small that each is work rather than bytes.
+// An object has some 64 blocks, but none so small that its overhead counts more than its bytes.
 constexpr std::uint64_t kLeastBlock = 64 << 10, kMostBlock = 1 << 20, kBlocks = 64;
 
 std::uint64_t block_bytes_for(std::uint64_t bytes) {
@@ -22,7 +23,7 @@ std::uint64_t block_bytes_for(std::uint64_t bytes) {
   return std::clamp(wanted, kLeastBlock, kMostBlock);
 }
 
-// Of what stores are called to each other.
+// The host's name within the name that its store has among peers.
 std::string_view host_name(std::string_view peer_name) {
   constexpr std::string_view kPrefix = "weft-store ";
   return peer_name.starts_with(kPrefix) ? peer_name.substr(kPrefix.size()) : peer_name;
@@ -30,7 +31,7 @@ std::string_view host_name(std::string_view peer_name) {
 
 static_assert(kMostPushed + 1 <= kMaxMembers);
 
-// Never given twice: an id of a group that has failed is used up.
+// Never used twice: the id of a group that has failed is used up.
 std::uint64_t new_group_id() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -69,7 +70,7 @@ void Manager::start_push(std::uint64_t number, const ObjectId& id,
   advance_push(number);
 }
 
-// By the name of the host, or by an address where its store listens.
+// Finds the peer by the name of the host, or by an address where its store listens.
 void Manager::find_target(std::uint64_t number, std::size_t place) {
   Target& target = pushes_.at(number).targets[place];
   if (target.generation != 0) return found_target(number, place, target.generation);
@@ -141,7 +142,7 @@ void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_
   send(generation, message);
 }
 
-// Whatever can be done now. The push may be gone afterwards.
+// Takes all steps that are possible now. The push may be gone afterwards.
 void Manager::advance_push(std::uint64_t number) {
   Push& push = pushes_.at(number);
   using State = Target::State;
@@ -179,7 +180,7 @@ void Manager::advance_push(std::uint64_t number) {
   server_.pushed(number, outcome, results);
 }
 
-// Who is in it is decided: those that are ready.
+// Makes the group of the targets that are ready; from now on its members do not change.
 void Manager::begin_group(std::uint64_t number, Push& push) {
   PushGroupSettings settings;
   PeerMessage message;
@@ -250,7 +251,7 @@ void Manager::push_answered(std::uint64_t from, const PeerMessage& message) {
       return advance_push(message.number);
     }
   }
-  // Nobody waits for it: its room is wanted by others.
+  // The push is over: the room is wanted by others.
   if (message.code == 0) stop_push_at(from, message.number);
 }
 
@@ -281,7 +282,7 @@ void Manager::lost_target(std::uint64_t member) {
       if (target.generation == member && target.is_open()) {
         target.state = Target::State::ended;
         target.outcome = {Code::peer_lost};
-        // The others hear of it sooner by this than by their own connections, if they have any.
+        // This notifies the others sooner than their own connections do, if they have any.
         if (push.group != nullptr) push.group->stop();
         numbers.push_back(number);
       }
@@ -314,14 +315,14 @@ void Manager::group_ended(std::uint64_t number, Code code) {
   if (found == pushes_.end()) return;
   found->second.has_ended = true;
   found->second.answer_until_ns = monotonic_ns() + kAnswerNs;
-  // Those that had no connection to this one yet do not hear of it from the group.
+  // Targets without a connection to this host yet are not notified by the group.
   if (code != Code::ok)
     for (const Target& target : found->second.targets)
       if (target.state == Target::State::ready) stop_push_at(target.generation, number);
   advance_push(number);
 }
 
-// Hosts that do not answer are left out, so that the others do not wait for them.
+// Leaves out hosts that do not answer, so that the others do not wait for them.
 void Manager::end_late_pushes(std::uint64_t now_ns) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, push] : pushes_) {

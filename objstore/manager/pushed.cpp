@@ -1,6 +1,6 @@
-// An object that another host pushes here: a place for it, the group that fills it, and the seal
-// once all bytes are there. If the group fails before, the place is given up, and nobody has seen
-// it. Then what both sides of a push have: the Multicast and groups in it.
+// An object that another host pushes here: room for it, the group that fills it, and the seal once
+// all bytes have arrived. If the group fails before, the room is given up, and nobody has seen the
+// object. Then the parts of both sides of a push: the Multicast and its groups.
 #include <algorithm>
 
 #include "manager.hpp"
@@ -11,10 +11,10 @@
 namespace weft::objstore {
 namespace {
 
-// How long what has to be spilled before there is room is waited for.
+// A push waits so long for room that a spill makes.
 constexpr std::uint64_t kRoomNs = 2'000'000'000, kRetryRoomNs = 5'000'000;
-// How long the place is kept for a group that the pusher does not make: longer than it waits for
-// the answers of all others.
+// The room is kept so long for a group that the pusher does not make: longer than it waits for the
+// answers of all others.
 constexpr std::uint64_t kGroupNs = 30'000'000'000;
 constexpr std::uint64_t kPingNs = 1'000'000'000;
 
@@ -32,7 +32,7 @@ void Manager::take_push(std::uint64_t from, const PeerMessage& message) {
   find_room(key);
 }
 
-// Answers, unless room may come soon.
+// Answers, unless there may be room soon.
 void Manager::find_room(std::uint64_t key) {
   Pushed& pushed = pushed_.at(key);
   Outcome outcome;
@@ -50,7 +50,7 @@ void Manager::find_room(std::uint64_t key) {
     if (outcome.code == Code::again && objects.spill().is_open() &&
         monotonic_ns() < pushed.room_until_ns)
       return;
-    // Somebody here writes it, who may yet give up.
+    // A local client that creates it may still abort.
     if (outcome.code == Code::exists && !objects.is_here(pushed.id))
       outcome = {Code::again, Reason::exists};
     else if (outcome.code == Code::again)
@@ -89,7 +89,7 @@ void Manager::join_group(std::uint64_t from, const PeerMessage& message) {
     return one.second.from == from && one.second.number == message.number;
   });
   if (found == pushed_.end() || found->second.entry == kNoEntry || found->second.group != nullptr)
-    return tell_push_end(from, message.number, {Code::not_found});
+    return send_push_end(from, message.number, {Code::not_found});
   auto& [key, pushed] = *found;
   PushGroupSettings settings;
   for (const Member& member : message.members) {
@@ -140,10 +140,10 @@ void Manager::pushed_arrived(std::uint64_t key) {
       server_.objects().abort(entry);
     }
   }
-  tell_push_end(pushed.from, pushed.number, outcome);
+  send_push_end(pushed.from, pushed.number, outcome);
 }
 
-// Without all bytes, unless it has arrived before.
+// The group has ended: without all bytes, unless the object arrived before.
 void Manager::pushed_ended(std::uint64_t key, Code code) {
   const auto found = pushed_.find(key);
   if (found == pushed_.end()) return;
@@ -155,9 +155,9 @@ void Manager::pushed_ended(std::uint64_t key, Code code) {
     server_.objects().abort(pushed.entry);
   }
   server_.wake();
-  // Whoever was lost, it is not this host.
+  // The host that was lost is another one.
   if (code == Code::ok || code == Code::peer_lost) code = Code::cancelled;
-  tell_push_end(pushed.from, pushed.number, {code});
+  send_push_end(pushed.from, pushed.number, {code});
 }
 
 void Manager::stop_pushed(std::uint64_t key) {
@@ -167,13 +167,13 @@ void Manager::stop_pushed(std::uint64_t key) {
     pushed_ended(key, Code::cancelled);
 }
 
-// The pusher's word.
+// The pusher has requested the end.
 void Manager::push_stopped(std::uint64_t from, std::uint64_t number) {
   for (const auto& [key, pushed] : pushed_)
     if (pushed.from == from && pushed.number == number) return stop_pushed(key);
 }
 
-void Manager::tell_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome) {
+void Manager::send_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome) {
   PeerMessage message;
   message.kind = PeerKind::push_end;
   message.number = number;
@@ -189,10 +189,10 @@ void Manager::lost_pusher(std::uint64_t member) {
   for (const std::uint64_t key : keys) stop_pushed(key);
 }
 
-// --- Of both sides ---
+// --- Both sides ---
 
-// Only who is waited for is missed: a receiver waits for others' bytes, and a pusher for the word
-// that they are there.
+// A silent peer is noticed only by waiting for it: a receiver waits for others' bytes, and a pusher
+// for reports of their arrival.
 void Manager::ping_pushes(std::uint64_t now_ns) {
   if ((pushes_.empty() && pushed_.empty()) || now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + kPingNs;
@@ -206,7 +206,8 @@ void Manager::ping_pushes(std::uint64_t now_ns) {
   for (const std::uint64_t other : others) send(other, message);
 }
 
-// The first part of an address where stores listen is an interface; groups listen there, too.
+// Groups listen at the interfaces (the first part of the addresses) where the store listens, on
+// other ports.
 Status Manager::open_groups() {
   if (multicast_ != nullptr) return Code::ok;
   if (settings_.listen.empty()) return Code::unsupported;
@@ -233,16 +234,16 @@ std::unique_ptr<PushGroup> Manager::make_group(std::uint64_t number, PushGroupSe
   return std::make_unique<PushGroup>(
       *multicast_, std::move(settings),
       [this, number] {
-        post({What::group_arrived, {}, number});
+        post({CommandKind::group_arrived, {}, number});
       },
       [this, number](const Status& status) {
-        Command command{What::group_ended, {}, number};
+        Command command{CommandKind::group_ended, {}, number};
         command.code = status.code();
         post(command);
       });
 }
 
-// Without the server's lock: groups end before the objects' memory may go.
+// Called without the server's lock: groups end before the objects' memory may go.
 void Manager::end_groups() {
   for (auto& [number, push] : pushes_) push.group.reset();
   for (auto& [key, pushed] : pushed_) pushed.group.reset();

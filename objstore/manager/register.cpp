@@ -1,6 +1,6 @@
-// What of the segment other hosts can read. Either each piece of it, registered once for good: then
-// a key of a piece opens all that lies in it. Or each object for as long as it is offered, by a key
-// that only the host that asked can use.
+// The memory of the segment that other hosts can read. Either each piece of it, registered once for
+// good: then the key of a piece opens everything in it. Or each object for as long as it is
+// offered, by a key that only the host that asked can use.
 #include <algorithm>
 
 #include "manager.hpp"
@@ -18,20 +18,20 @@ Status Manager::register_pieces() {
   }
   const std::uint64_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
   if (begin == bytes) return Code::ok;
-  Piece piece{begin, bytes - begin, {}};
+  RegisteredPiece piece{begin, bytes - begin, {}};
   if (Status status = node_->register_memory(data + begin, bytes - begin); !status) return status;
   if (Status status = node_->key(data + begin, kRead, piece.key); !status) return status;
   pieces_.push_back(piece);
   return Code::ok;
 }
 
-// Where a peer can read an object that is held for it.
+// Appends the registered ranges where a peer can read an object that is held for it.
 Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* place,
                             std::uint64_t bytes, std::vector<OfferPart>& parts) {
   if (!settings_.registers_objects) {
     if (Status status = register_pieces(); !status) return status;
     const auto offset = static_cast<std::uint64_t>(place - segment_);
-    for (const Piece& piece : pieces_) {
+    for (const RegisteredPiece& piece : pieces_) {
       const std::uint64_t begin = std::max(offset, piece.begin);
       const std::uint64_t end = std::min(offset + bytes, piece.begin + piece.bytes);
       if (begin < end) parts.push_back({piece.key, begin - piece.begin, end - begin});
@@ -47,7 +47,7 @@ Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* pl
       registered_.erase(found);
       return status;
     }
-    // Of the registration's own, until it has been taken back.
+    // The registration's own reference, until it is deregistered.
     const auto lock = server_.lock();
     server_.objects().hold(entry);
   }
@@ -57,13 +57,13 @@ Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* pl
   return status;
 }
 
-// A lease more on an object, or one less.
+// Counts one lease more or less on an object.
 void Manager::count_lease(std::uint32_t entry, int more) {
   const auto found = registered_.find(entry);
   if (found != registered_.end()) found->second.num_leases += more;
 }
 
-// Takes back what nobody reads any more. Waits until the reader's Node has let go of it too, and
+// Deregisters objects without a lease. Waits until the reader's Node has let go of them too, and
 // meanwhile serves others: an object may be registered anew before this one has ended.
 void Manager::end_registrations() {
   std::vector<std::pair<std::uint32_t, std::byte*>> over;

@@ -1,5 +1,5 @@
-// Objects over sockets instead of over the Node (socket_transfer.hpp), which still tells who there
-// is and, with the embedded directory, who has what.
+// Objects over sockets instead of over the Node (socket_transfer.hpp), which still carries the
+// members and, with the embedded directory, the holders.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -18,15 +18,15 @@ Status Manager::open_sockets() {
   return sockets_->listen(settings_.listen.front());
 }
 
-// Where this one can be asked.
-void Manager::tell_socket(std::uint64_t to) {
+// Sends the address where this manager's socket protocol listens.
+void Manager::send_socket_address(std::uint64_t to) {
   PeerMessage message;
   message.kind = PeerKind::socket;
   message.members = {{self_, sockets_->address()}};
   send(to, message);
 }
 
-void Manager::learn_socket(std::uint64_t from, const PeerMessage& message) {
+void Manager::received_socket_address(std::uint64_t from, const PeerMessage& message) {
   if (sockets_ == nullptr || message.members.size() != 1) return;
   socket_addresses_[from] = message.members.front().address;
   advance_those_of(from);
@@ -69,14 +69,14 @@ std::byte* Manager::make_room(std::uint64_t number, std::uint64_t data_bytes,
   if (fetch.has_place && fetch.sizes != sizes) lose_place(fetch);
   if (fetch.has_place || make_place(fetch, sizes)) {
     if (fetch.into == nullptr) return fetch.to;
-    // The protocol sends objects whole, for which a client's own memory need not have room.
+    // The protocol sends whole objects, for which a client's own memory need not have room.
     fetch.whole.reset(new (std::nothrow) std::byte[data_bytes + metadata_bytes + 1]);
     if (fetch.whole != nullptr) return fetch.whole.get();
     fetch.outcome = {Code::no_memory};
     forget(fetch);
     return nullptr;
   }
-  // It is over, and gone, or will be asked for anew when there may be room.
+  // The fetch has ended, and is gone, or asks anew when there may be room.
   if (asks_.contains(number)) end_ask(fetch, socket_ask(number), false);
   return nullptr;
 }

@@ -93,11 +93,11 @@ void write_all(std::span<const std::byte> data) {
 
 // Numbers of a nested object, with their path as a name.
 void flatten(const nlohmann::json& json, const std::string& prefix,
-             const std::function<void(const std::string&, const nlohmann::json&)>& tell) {
+             const std::function<void(const std::string&, const nlohmann::json&)>& print) {
   for (const auto& [key, value] : json.items()) {
     const std::string name = prefix.empty() ? key : prefix + "_" + key;
-    if (value.is_object()) flatten(value, name, tell);
-    if (value.is_number()) tell(name, value);
+    if (value.is_object()) flatten(value, name, print);
+    if (value.is_number()) print(name, value);
   }
 }
 

@@ -20,10 +20,11 @@
 //     link of a new meeting: a message that was lost with the old one is never waited for.
 #include <algorithm>
 
-#include "manager.hpp"
+#include "members.hpp"
 #include "objstore/shared/clock.hpp"
 #include "objstore/store/log.hpp"
 #include "peer/address.hpp"
+#include "peer/sockets.hpp"
 
 namespace weft::objstore {
 namespace {
@@ -32,13 +33,41 @@ constexpr std::uint64_t kReconnectNs = 1'000'000'000;
 // A lost peer is searched for so long: it may have slept, or its route was gone.
 constexpr std::uint64_t kForgetNs = 600'000'000'000;
 
+// Checks that it can be an address; a name is resolved later, again and again.
+Status check_address(const std::string& address) {
+  peer::NodeAddress of_node;
+  peer::SocketAddress of_socket;
+  Status status = peer::is_address_text(address)
+                      ? peer::from_text(address, of_node)
+                      : peer::resolve(address, of_socket, peer::Names::refuse);
+  if (status.code() != Code::bad_argument && status.code() != Code::corrupt) return Code::ok;
+  return {Code::bad_argument, "--peers " + address + ": " + status.text()};
+}
+
 }  // namespace
+
+Status Members::check_peers() const {
+  for (const std::string& address : core_.settings.peers)
+    if (Status status = check_address(address); !status) return status;
+  return Code::ok;
+}
+
+const Peer* Members::link(std::uint64_t generation) const {
+  const auto found = peers_.find(generation);
+  return found != peers_.end() ? &found->second : nullptr;
+}
+
+std::uint64_t Members::connected_to(const std::string& address) const {
+  const auto known = connected_.find(address);
+  if (known == connected_.end()) return 0;
+  return known->second == core_.self || has_link(known->second) ? known->second : 0;
+}
 
 // --- Links ---
 
-void Manager::connect(const std::string& address) {
+void Members::connect(const std::string& address) {
   if (!connecting_.insert(address).second) return;
-  node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
+  core_.node->connect_async(address, [this, address](const Status& status, const Peer& peer) {
     connecting_.erase(address);
     // The reported address of a manager that has ended is forgotten; one that comes back is
     // reported anew. A manager that was met may be out of reach for a while, unless another listens
@@ -54,8 +83,9 @@ void Manager::connect(const std::string& address) {
 }
 
 // Logs trouble with an address that the user gave, when it differs from the last one.
-void Manager::log_connecting(const std::string& address, const Status& status) {
-  if (std::find(settings_.peers.begin(), settings_.peers.end(), address) == settings_.peers.end())
+void Members::log_connecting(const std::string& address, const Status& status) {
+  if (std::find(core_.settings.peers.begin(), core_.settings.peers.end(), address) ==
+      core_.settings.peers.end())
     return;
   if (status) {
     troubles_.erase(address);
@@ -66,7 +96,7 @@ void Manager::log_connecting(const std::string& address, const Status& status) {
             "; it is tried again each second");
 }
 
-void Manager::log_version(const Peer& peer, std::uint8_t version) {
+void Members::log_version(const Peer& peer, std::uint8_t version) {
   if (!other_versions_.insert(peer.generation()).second) return;
   write_log("peer '" + printable(peer.name()) + "' speaks version " + std::to_string(version) +
             " of the stores' protocol, and this store version " + std::to_string(kPeerVersion) +
@@ -74,7 +104,7 @@ void Manager::log_version(const Peer& peer, std::uint8_t version) {
 }
 
 // The peer's address as people write it.
-std::string Manager::address_of(std::uint64_t generation) const {
+std::string Members::address_of(std::uint64_t generation) const {
   for (const auto& [address, connected] : connected_)
     if (connected == generation && !peer::is_address_text(address)) return address;
   const auto known = addresses_.find(generation);
@@ -88,22 +118,23 @@ std::string Manager::address_of(std::uint64_t generation) const {
   return reached != address.bootstraps.end() ? *reached : address.bootstraps.front();
 }
 
-void Manager::connect_missing(std::uint64_t now_ns) {
+void Members::connect_missing(std::uint64_t now_ns) {
   if (now_ns < next_connect_ns_) return;
   next_connect_ns_ = now_ns + kReconnectNs;
   forget_silent(now_ns);
-  for (const std::string& address : settings_.peers) {
+  for (const std::string& address : core_.settings.peers) {
     const auto found = connected_.find(address);
-    if (found == connected_.end() || (found->second != self_ && !peers_.contains(found->second)))
+    if (found == connected_.end() ||
+        (found->second != core_.self && !peers_.contains(found->second)))
       connect(address);
   }
   for (const auto& [generation, address] : addresses_)
     if (!peers_.contains(generation) &&
-        (generation < self_ || silent_since_ns_.contains(generation)))
+        (generation < core_.self || silent_since_ns_.contains(generation)))
       connect(address);
 }
 
-void Manager::forget_silent(std::uint64_t now_ns) {
+void Members::forget_silent(std::uint64_t now_ns) {
   std::erase_if(silent_since_ns_, [&](const auto& silent) {
     const auto& [generation, since_ns] = silent;
     if (now_ns - since_ns > kForgetNs) addresses_.erase(generation);
@@ -111,25 +142,25 @@ void Manager::forget_silent(std::uint64_t now_ns) {
   });
 }
 
-void Manager::learned(const Member& member) {
-  if (member.generation == self_ || addresses_.size() >= kMaxMembers) return;
+void Members::learned(const Member& member) {
+  if (member.generation == core_.self || addresses_.size() >= kMaxMembers) return;
   if (addresses_.emplace(member.generation, member.address).second) next_connect_ns_ = 0;
 }
 
-void Manager::joined(const Peer& peer) {
+void Members::joined(const Peer& peer) {
   const std::uint64_t generation = peer.generation();
-  if (is_over_ || generation == self_) return;
+  if (core_.is_over || generation == core_.self) return;
   if (peers_.emplace(generation, peer).second)
     meet(generation);
   else
     spares_.push_back(peer);
 }
 
-void Manager::lost(const Peer& peer, const Status& why) {
+void Members::lost(const Peer& peer, const Status& why) {
   const std::uint64_t generation = peer.generation();
   std::erase(spares_, peer);
   const auto found = peers_.find(generation);
-  if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
+  if (core_.is_over || found == peers_.end() || !(found->second == peer)) return;
   if (stores_.contains(generation))
     write_log("peer '" + printable(peer.name()) + "' at " + address_of(generation) +
               " was lost: " + printable(why.text()));
@@ -139,41 +170,41 @@ void Manager::lost(const Peer& peer, const Status& why) {
   if (spare != spares_.end()) {
     found->second = *spare;
     spares_.erase(spare);
-    forget_peer(generation);
+    user_.forget_peer(generation);
     return meet(generation);
   }
   peers_.erase(found);
   meetings_.erase(generation);
   if (addresses_.contains(generation)) silent_since_ns_[generation] = monotonic_ns();
   // Over a spare link the peer may still be reading; then leases end by their time.
-  end_leases(monotonic_ns(), generation);
-  forget_peer(generation);
+  user_.links_lost(generation);
+  user_.forget_peer(generation);
 }
 
 // --- Meetings ---
 
-void Manager::meet(std::uint64_t generation) {
+void Members::meet(std::uint64_t generation) {
   meetings_[generation] = {++num_meetings_, 0, silent_since_ns_.erase(generation) != 0};
   greet(generation);
-  advance_those_of(generation);
+  user_.met(generation);
 }
 
-void Manager::greet(std::uint64_t generation) {
+void Members::greet(std::uint64_t generation) {
   PeerMessage message;
   message.kind = PeerKind::members;
   message.number = meetings_.at(generation).number;
-  Member self{self_, {}};
-  if (node_->address(self.address)) message.members.push_back(self);
+  Member self{core_.self, {}};
+  if (core_.node->address(self.address)) message.members.push_back(self);
   for (const auto& [known, address] : addresses_)
     if (known != generation && peers_.contains(known) && message.members.size() < kMaxMembers)
       message.members.push_back({known, address});
   send(generation, message);
-  if (sockets_ != nullptr) send_socket_address(generation);
+  user_.greeted(generation);
 }
 
-void Manager::received_members(const Peer& peer, const PeerMessage& message) {
+void Members::received_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
-  if (from == self_ || !peers_.contains(from)) return;
+  if (from == core_.self || !peers_.contains(from)) return;
   const bool was_store = stores_.contains(from);
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {
@@ -181,7 +212,7 @@ void Manager::received_members(const Peer& peer, const PeerMessage& message) {
     is_back = std::exchange(meetings_.at(from).was_lost, false);
   }
   for (const Member& member : message.members) {
-    if (member.generation == self_ ||
+    if (member.generation == core_.self ||
         (addresses_.size() >= kMaxMembers && !addresses_.contains(member.generation)))
       continue;
     const bool is_new = addresses_.emplace(member.generation, member.address).second;
@@ -199,68 +230,53 @@ void Manager::received_members(const Peer& peer, const PeerMessage& message) {
               std::string(peer.fabric()));
 }
 
-void Manager::received_greeting(const Peer& peer, std::uint64_t number) {
+void Members::received_greeting(const Peer& peer, std::uint64_t number) {
   const std::uint64_t from = peer.generation();
   const bool was_forgotten = std::exchange(meetings_.at(from).theirs, number) != 0;
   if (was_forgotten) {
     const Peer before = std::exchange(peers_.at(from), peer);
     if (!(before == peer)) {
       std::erase(spares_, peer);
-      node_->close(before);
+      core_.node->close(before);
     }
-    forget_peer(from);
+    user_.forget_peer(from);
   }
   greet(from);
   stores_.insert(from);
   {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.emplace(from, std::pair(peer.name(), std::string(peer.fabric())));
+    const std::lock_guard lock(core_.mutex);
+    core_.peer_names.emplace(from, std::pair(peer.name(), std::string(peer.fabric())));
   }
-  directory_->joined(from);
+  user_.store_joined(from);
 }
 
-// Forgets the state that this host and the peer have with each other.
-void Manager::forget_peer(std::uint64_t generation) {
-  socket_addresses_.erase(generation);
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.erase(generation);
+// --- Sending ---
+
+void Members::send(std::uint64_t to, const PeerMessage& message) {
+  if (to == core_.self) {
+    user_.handle(core_.self, message);
+    return;
   }
-  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  if (stores_.erase(generation) != 0) {
-    directory_->lost(generation);
-    // The member that was to answer may be gone.
-    const std::map<std::uint64_t, Confirm> confirms = confirms_;
-    for (const auto& [number, confirm] : confirms) directory_->confirm(confirm.id, number);
-  }
-  std::vector<Fetch*> concerned;
-  for (const auto& [id, fetch] : fetches_) {
-    const bool is_asked =
-        std::any_of(fetch->asks.begin(), fetch->asks.end(),
-                    [generation](const auto& ask) { return ask->holder == generation; });
-    if (fetch->replica_requests.erase(generation) + fetch->holders.erase(generation) != 0 ||
-        is_asked)
-      concerned.push_back(fetch.get());
-  }
-  for (Fetch* fetch : concerned) {
-    for (std::size_t i = fetch->asks.size(); i-- > 0;) {
-      const Ask& ask = *fetch->asks[i];
-      // Reads end by themselves.
-      if (ask.holder == generation && !ask.is_reading) end_ask(*fetch, ask, true);
-    }
-    advance(*fetch);
-  }
-  lost_replica_holder(generation);
-  lost_target(generation);
-  lost_pusher(generation);
+  const auto found = peers_.find(to);
+  if (found == peers_.end()) return;  // its meaning is sent again when members change
+  outbox_.send(*core_.node, found->second, message);
 }
 
-// Advances fetches of objects that this host holds: it can be asked now.
-void Manager::advance_those_of(std::uint64_t holder) {
-  std::vector<Fetch*> known;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(holder)) known.push_back(fetch.get());
-  for (Fetch* fetch : known) advance(*fetch);
+void Outbox::send(Node& node, const Peer& link, const PeerMessage& message) {
+  auto outgoing = std::make_unique<Outgoing>();
+  outgoing->bytes = encode(message);
+  node.send(link, outgoing->bytes.data(), outgoing->bytes.size(), outgoing->operation);
+  if (!outgoing->operation.is_done()) outgoing_.push_back(std::move(outgoing));
+}
+
+// Most sends complete in their order. All are checked only when they have become twice as many, so
+// that a list of thousands costs the same for each, and a slow peer no memory.
+void Outbox::forget_sent() {
+  const auto is_done = [](const auto& message) { return message->operation.is_done(); };
+  while (!outgoing_.empty() && is_done(outgoing_.front())) outgoing_.pop_front();
+  if (outgoing_.size() < most_outgoing_) return;
+  std::erase_if(outgoing_, is_done);
+  most_outgoing_ = std::max<std::size_t>(64, 2 * outgoing_.size());
 }
 
 }  // namespace weft::objstore

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "objstore/manager/push_group.hpp"
+#include "objstore/manager/push/push_group.hpp"
 #include "other_manager.hpp"
 #include "tests/support/slow_names.hpp"
 

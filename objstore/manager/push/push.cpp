@@ -1,10 +1,11 @@
 // An object that goes to many hosts at once: the side of the host that has it. Each is asked to
 // make room; hosts that have it already, or have no room, are left out; the others and this one
 // make a group, through which the bytes go. Each host reports its own result.
+#include "push.hpp"
+
 #include <algorithm>
 #include <random>
 
-#include "manager.hpp"
 #include "objstore/shared/checksum.hpp"
 #include "objstore/shared/clock.hpp"
 
@@ -39,29 +40,30 @@ std::uint64_t new_group_id() {
 
 }  // namespace
 
-void Manager::start_push(std::uint64_t number, const ObjectId& id,
-                         const std::vector<std::string>& hosts) {
+void Pushes::start_push(std::uint64_t number, const ObjectId& id,
+                        const std::vector<std::string>& hosts) {
   Push push;
   push.id = id;
   {
-    const auto lock = server_.lock();
-    push.entry = server_.objects().find_sealed(id);
-    if (push.entry == kNoEntry) return server_.pushed(number, {Code::not_found}, {});
-    if (hosts.empty() && stores_.size() > settings_.most_pushed)
-      return server_.pushed(number, {Code::bad_argument, Reason::many_hosts}, {}, stores_.size());
-    server_.objects().hold(push.entry);
+    const auto lock = core_.server.lock();
+    push.entry = core_.server.objects().find_sealed(id);
+    if (push.entry == kNoEntry) return core_.server.pushed(number, {Code::not_found}, {});
+    if (hosts.empty() && members_.stores().size() > core_.settings.most_pushed)
+      return core_.server.pushed(number, {Code::bad_argument, Reason::many_hosts}, {},
+                                 members_.stores().size());
+    core_.server.objects().hold(push.entry);
   }
   for (const std::string& host : hosts) {
     Target& target = push.targets.emplace_back();
     target.host = host;
   }
   if (hosts.empty()) {
-    const std::lock_guard lock(inbox_mutex_);
-    for (const std::uint64_t store : stores_) {
+    const std::lock_guard lock(core_.mutex);
+    for (const std::uint64_t store : members_.stores()) {
       Target& target = push.targets.emplace_back();
       target.generation = store;
-      const auto known = peer_names_.find(store);
-      if (known != peer_names_.end()) target.host = host_name(known->second.first);
+      const auto known = core_.peer_names.find(store);
+      if (known != core_.peer_names.end()) target.host = host_name(known->second.first);
     }
   }
   const std::size_t num = push.targets.size();
@@ -71,26 +73,25 @@ void Manager::start_push(std::uint64_t number, const ObjectId& id,
 }
 
 // Finds the peer by the name of the host, or by an address where its store listens.
-void Manager::find_target(std::uint64_t number, std::size_t place) {
+void Pushes::find_target(std::uint64_t number, std::size_t place) {
   Target& target = pushes_.at(number).targets[place];
   if (target.generation != 0) return found_target(number, place, target.generation);
   std::vector<std::uint64_t> named;
   {
-    const std::lock_guard lock(inbox_mutex_);
-    for (const auto& [generation, peer] : peer_names_)
+    const std::lock_guard lock(core_.mutex);
+    for (const auto& [generation, peer] : core_.peer_names)
       if (host_name(peer.first) == target.host) named.push_back(generation);
   }
   if (named.size() == 1) return found_target(number, place, named.front());
-  if (named.empty() && target.host == host_name(settings_.name))
-    return found_target(number, place, self_);
+  if (named.empty() && target.host == host_name(core_.settings.name))
+    return found_target(number, place, core_.self);
   if (named.empty() && target.host.find(':') != std::string::npos) {
-    const auto known = connected_.find(target.host);
-    if (known != connected_.end() && (known->second == self_ || peers_.contains(known->second)))
-      return found_target(number, place, known->second);
-    node_->connect_async(
+    if (const std::uint64_t known = members_.connected_to(target.host); known != 0)
+      return found_target(number, place, known);
+    core_.node->connect_async(
         target.host,
         [this, number, place, address = target.host](Status status, Peer peer) {
-          if (status) connected_[address] = peer.generation();
+          if (status) members_.note_connected(address, peer.generation());
           const auto found = pushes_.find(number);
           if (found == pushes_.end() || !found->second.targets[place].is_open()) return;
           if (status) {
@@ -108,12 +109,12 @@ void Manager::find_target(std::uint64_t number, std::size_t place) {
   target.outcome = {named.empty() ? Code::not_found : Code::bad_argument};
 }
 
-void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_t generation) {
+void Pushes::found_target(std::uint64_t number, std::size_t place, std::uint64_t generation) {
   Push& push = pushes_.at(number);
   Target& target = push.targets[place];
   target.generation = generation;
   target.state = Target::State::ended;
-  if (generation == self_) {
+  if (generation == core_.self) {
     target.outcome = {Code::ok, Reason::exists};
     return;
   }
@@ -122,7 +123,7 @@ void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_
       target.is_same = true;
       return;
     }
-  if (!peers_.contains(generation)) {
+  if (!members_.has_link(generation)) {
     target.outcome = {Code::peer_lost};
     return;
   }
@@ -131,19 +132,19 @@ void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_
   message.id = push.id;
   message.number = number;
   {
-    const auto lock = server_.lock();
-    const Entry& object = server_.objects().index().entry(push.entry);
+    const auto lock = core_.server.lock();
+    const Entry& object = core_.server.objects().index().entry(push.entry);
     message.data_bytes = object.data_bytes;
     message.metadata_bytes = object.metadata_bytes;
-    message.stamp = server_.objects().stamp_of(push.entry);
+    message.stamp = core_.server.objects().stamp_of(push.entry);
   }
   target.state = Target::State::asked;
   push.answer_until_ns = monotonic_ns() + kAnswerNs;
-  send(generation, message);
+  members_.send(generation, message);
 }
 
 // Takes all steps that are possible now. The push may be gone afterwards.
-void Manager::advance_push(std::uint64_t number) {
+void Pushes::advance_push(std::uint64_t number) {
   Push& push = pushes_.at(number);
   using State = Target::State;
   const auto any = [&push](State state) {
@@ -171,25 +172,26 @@ void Manager::advance_push(std::uint64_t number) {
     outcome = {Code::timed_out, Reason::few_hosts};
   const Push done = std::move(push);
   pushes_.erase(number);
-  const auto lock = server_.lock();
+  const auto lock = core_.server.lock();
   {
-    const std::lock_guard counters(inbox_mutex_);
-    counters_.pushed += num_sent;
+    const std::lock_guard counters(core_.mutex);
+    core_.counters.pushed += num_sent;
   }
-  server_.objects().drop(done.entry);
-  server_.pushed(number, outcome, results);
+  core_.server.objects().drop(done.entry);
+  core_.server.pushed(number, outcome, results);
 }
 
 // Makes the group of the targets that are ready; from now on its members do not change.
-void Manager::begin_group(std::uint64_t number, Push& push) {
+void Pushes::begin_group(std::uint64_t number, Push& push) {
   PushGroupSettings settings;
   PeerMessage message;
   message.kind = PeerKind::push_group;
   message.id = push.id;
   message.number = number;
-  const Status opened = open_groups();
+  const Status opened = groups_.open();
   if (!opened) {
-    push.failure = {opened.code(), settings_.listen.empty() ? Reason::not_listening : Reason::none};
+    push.failure = {opened.code(),
+                    core_.settings.listen.empty() ? Reason::not_listening : Reason::none};
     for (Target& target : push.targets)
       if (target.state == Target::State::ready) {
         target.state = Target::State::ended;
@@ -201,22 +203,22 @@ void Manager::begin_group(std::uint64_t number, Push& push) {
   std::uint64_t data_bytes = 0;
   std::uint32_t metadata_bytes = 0;
   {
-    const auto lock = server_.lock();
-    const Entry& object = server_.objects().index().entry(push.entry);
+    const auto lock = core_.server.lock();
+    const Entry& object = core_.server.objects().index().entry(push.entry);
     data_bytes = object.data_bytes;
     metadata_bytes = object.metadata_bytes;
-    message.checksum = server_.objects().checksum_of(push.entry);
-    settings.place = server_.objects().place(push.entry);
+    message.checksum = core_.server.objects().checksum_of(push.entry);
+    settings.place = core_.server.objects().place(push.entry);
   }
   settings.bytes = data_bytes + metadata_bytes;
   if (push.wants_checksum && message.checksum == 0) {
     message.checksum = checksum_of(settings.place, data_bytes, metadata_bytes);
-    const auto lock = server_.lock();
-    server_.objects().set_checksum(push.entry, message.checksum);
+    const auto lock = core_.server.lock();
+    core_.server.objects().set_checksum(push.entry, message.checksum);
   }
   message.group = new_group_id();
   message.block_bytes = block_bytes_for(settings.bytes);
-  message.members.push_back({self_, group_address_});
+  message.members.push_back({core_.self, groups_.address()});
   for (const Target& target : push.targets)
     if (target.state == Target::State::ready)
       message.members.push_back({target.generation, target.group_address});
@@ -224,11 +226,11 @@ void Manager::begin_group(std::uint64_t number, Push& push) {
   settings.block_bytes = message.block_bytes;
   for (const Member& member : message.members) settings.members.push_back(member.address);
   for (const Target& target : push.targets)
-    if (target.state == Target::State::ready) send(target.generation, message);
-  push.group = make_group(number, std::move(settings));
+    if (target.state == Target::State::ready) members_.send(target.generation, message);
+  push.group = groups_.make(number, std::move(settings));
 }
 
-void Manager::push_answered(std::uint64_t from, const PeerMessage& message) {
+void Pushes::push_answered(std::uint64_t from, const PeerMessage& message) {
   const auto found = pushes_.find(message.number);
   const auto is_asked = [from](const Target& target) {
     return target.generation == from && target.state == Target::State::asked;
@@ -255,7 +257,7 @@ void Manager::push_answered(std::uint64_t from, const PeerMessage& message) {
   if (message.code == 0) stop_push_at(from, message.number);
 }
 
-void Manager::push_ended(std::uint64_t from, const PeerMessage& message) {
+void Pushes::push_ended(std::uint64_t from, const PeerMessage& message) {
   const auto found = pushes_.find(message.number);
   if (found == pushes_.end()) return;
   for (Target& target : found->second.targets) {
@@ -268,14 +270,14 @@ void Manager::push_ended(std::uint64_t from, const PeerMessage& message) {
   }
 }
 
-void Manager::stop_push_at(std::uint64_t host, std::uint64_t number) {
+void Pushes::stop_push_at(std::uint64_t host, std::uint64_t number) {
   PeerMessage message;
   message.kind = PeerKind::push_stop;
   message.number = number;
-  send(host, message);
+  members_.send(host, message);
 }
 
-void Manager::lost_target(std::uint64_t member) {
+void Pushes::lost_target(std::uint64_t member) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, push] : pushes_)
     for (Target& target : push.targets)
@@ -290,7 +292,7 @@ void Manager::lost_target(std::uint64_t member) {
     if (pushes_.contains(number)) advance_push(number);
 }
 
-void Manager::give_up_push(std::uint64_t number) {
+void Pushes::give_up_push(std::uint64_t number) {
   const auto found = pushes_.find(number);
   if (found == pushes_.end() || found->second.is_given_up) return;
   Push& push = found->second;
@@ -309,8 +311,7 @@ void Manager::give_up_push(std::uint64_t number) {
   advance_push(number);
 }
 
-void Manager::group_ended(std::uint64_t number, Code code) {
-  if ((number & kPushedHere) != 0) return pushed_ended(number, code);
+void Pushes::group_ended(std::uint64_t number, Code code) {
   const auto found = pushes_.find(number);
   if (found == pushes_.end()) return;
   found->second.has_ended = true;
@@ -323,7 +324,7 @@ void Manager::group_ended(std::uint64_t number, Code code) {
 }
 
 // Leaves out hosts that do not answer, so that the others do not wait for them.
-void Manager::end_late_pushes(std::uint64_t now_ns) {
+void Pushes::end_late_pushes(std::uint64_t now_ns) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, push] : pushes_) {
     if (now_ns < push.answer_until_ns || (push.group != nullptr && !push.has_ended)) continue;
@@ -337,6 +338,24 @@ void Manager::end_late_pushes(std::uint64_t now_ns) {
     }
   }
   for (const std::uint64_t number : numbers) advance_push(number);
+}
+
+void Pushes::add_awaited(std::set<std::uint64_t>& members) const {
+  for (const auto& [number, push] : pushes_)
+    for (const Target& target : push.targets)
+      if (target.state == Target::State::ready) members.insert(target.generation);
+}
+
+void Pushes::end_groups() {
+  for (auto& [number, push] : pushes_) push.group.reset();
+}
+
+void Pushes::drop_all() {
+  for (const auto& [number, push] : pushes_) {
+    core_.server.objects().drop(push.entry);
+    core_.server.pushed(number, {Code::cancelled, Reason::shutting_down}, {});
+  }
+  pushes_.clear();
 }
 
 }  // namespace weft::objstore

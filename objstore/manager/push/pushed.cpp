@@ -1,12 +1,13 @@
 // An object that another host pushes here: room for it, the group that fills it, and the seal once
 // all bytes have arrived. If the group fails before, the room is given up, and nobody has seen the
-// object. Then the parts of both sides of a push: the Multicast and its groups.
+// object.
+#include "pushed.hpp"
+
 #include <algorithm>
 
-#include "manager.hpp"
+#include "objstore/manager/directory_duties.hpp"
 #include "objstore/shared/checksum.hpp"
 #include "objstore/shared/clock.hpp"
-#include "weft/job.hpp"
 
 namespace weft::objstore {
 namespace {
@@ -16,12 +17,11 @@ constexpr std::uint64_t kRoomNs = 2'000'000'000, kRetryRoomNs = 5'000'000;
 // The room is kept so long for a group that the pusher does not make: longer than it waits for the
 // answers of all others.
 constexpr std::uint64_t kGroupNs = 30'000'000'000;
-constexpr std::uint64_t kPingNs = 1'000'000'000;
 
 }  // namespace
 
-void Manager::take_push(std::uint64_t from, const PeerMessage& message) {
-  const std::uint64_t key = next_number_++ | kPushedHere;
+void PushedHere::take_push(std::uint64_t from, const PeerMessage& message) {
+  const std::uint64_t key = next_key_++ | PushGroups::kPushedHere;
   Pushed pushed;
   pushed.id = message.id;
   pushed.from = from;
@@ -33,20 +33,20 @@ void Manager::take_push(std::uint64_t from, const PeerMessage& message) {
 }
 
 // Answers, unless there may be room soon.
-void Manager::find_room(std::uint64_t key) {
+void PushedHere::find_room(std::uint64_t key) {
   Pushed& pushed = pushed_.at(key);
   Outcome outcome;
-  if (settings_.listen.empty())
+  if (core_.settings.listen.empty())
     outcome = {Code::unsupported, Reason::not_listening};
-  else if (const Status status = open_groups(); !status)
+  else if (const Status status = groups_.open(); !status)
     outcome = {status.code(), Reason::not_listening};
   if (outcome.ok()) {
-    const auto lock = server_.lock();
-    Objects& objects = server_.objects();
+    const auto lock = core_.server.lock();
+    Objects& objects = core_.server.objects();
     outcome = objects.is_here(pushed.id)
                   ? Outcome{Code::exists, Reason::exists}
-                  : server_.create_in_place(pushed.id, pushed.sizes.data_bytes,
-                                            pushed.sizes.metadata_bytes, pushed.entry);
+                  : core_.server.create_in_place(pushed.id, pushed.sizes.data_bytes,
+                                                 pushed.sizes.metadata_bytes, pushed.entry);
     if (outcome.code == Code::again && objects.spill().is_open() &&
         monotonic_ns() < pushed.room_until_ns)
       return;
@@ -62,15 +62,15 @@ void Manager::find_room(std::uint64_t key) {
   answer.number = pushed.number;
   answer.code = static_cast<std::uint32_t>(outcome.code);
   answer.reason = static_cast<std::uint32_t>(outcome.reason);
-  answer.wants_checksum = settings_.verifies;
-  if (outcome.ok()) answer.members = {{self_, group_address_}};
-  send(pushed.from, answer);
+  answer.wants_checksum = core_.settings.verifies;
+  if (outcome.ok()) answer.members = {{core_.self, groups_.address()}};
+  members_.send(pushed.from, answer);
   pushed.room_until_ns = 0;
   pushed.group_until_ns = monotonic_ns() + kGroupNs;
   if (!outcome.ok()) pushed_.erase(key);
 }
 
-void Manager::retry_rooms(std::uint64_t now_ns) {
+void PushedHere::retry_rooms(std::uint64_t now_ns) {
   if (pushed_.empty() || now_ns < next_room_ns_) return;
   next_room_ns_ = now_ns + kRetryRoomNs;
   std::vector<std::uint64_t> waiting, left;
@@ -84,7 +84,7 @@ void Manager::retry_rooms(std::uint64_t now_ns) {
   for (const std::uint64_t key : left) pushed_ended(key, Code::timed_out);
 }
 
-void Manager::join_group(std::uint64_t from, const PeerMessage& message) {
+void PushedHere::join_group(std::uint64_t from, const PeerMessage& message) {
   const auto found = std::find_if(pushed_.begin(), pushed_.end(), [&](const auto& one) {
     return one.second.from == from && one.second.number == message.number;
   });
@@ -93,7 +93,7 @@ void Manager::join_group(std::uint64_t from, const PeerMessage& message) {
   auto& [key, pushed] = *found;
   PushGroupSettings settings;
   for (const Member& member : message.members) {
-    if (member.generation == self_) settings.self = static_cast<int>(settings.members.size());
+    if (member.generation == core_.self) settings.self = static_cast<int>(settings.members.size());
     settings.members.push_back(member.address);
   }
   settings.group = message.group;
@@ -101,66 +101,66 @@ void Manager::join_group(std::uint64_t from, const PeerMessage& message) {
   settings.bytes = pushed.sizes.data_bytes + pushed.sizes.metadata_bytes;
   if (settings.self == 0) return pushed_ended(key, Code::corrupt);  // of others
   {
-    const auto lock = server_.lock();
-    settings.place = server_.objects().place(pushed.entry);
+    const auto lock = core_.server.lock();
+    settings.place = core_.server.objects().place(pushed.entry);
   }
-  if (settings_.verifies) pushed.sizes.checksum = message.checksum;
-  pushed.group = make_group(key, std::move(settings));
+  if (core_.settings.verifies) pushed.sizes.checksum = message.checksum;
+  pushed.group = groups_.make(key, std::move(settings));
 }
 
-void Manager::pushed_arrived(std::uint64_t key) {
+void PushedHere::pushed_arrived(std::uint64_t key) {
   const auto found = pushed_.find(key);
   if (found == pushed_.end() || found->second.entry == kNoEntry) return;
   Pushed& pushed = found->second;
   Outcome outcome;
-  const Sizes& sizes = pushed.sizes;
+  const ObjectSizes& sizes = pushed.sizes;
   std::byte* place = nullptr;
   {
-    const auto lock = server_.lock();
-    place = server_.objects().place(pushed.entry);
+    const auto lock = core_.server.lock();
+    place = core_.server.objects().place(pushed.entry);
   }
   if (sizes.checksum != 0 &&
       checksum_of(place, sizes.data_bytes, sizes.metadata_bytes) != sizes.checksum)
     outcome = {Code::corrupt, Reason::wrong_checksum};
   {
-    const auto lock = server_.lock();
+    const auto lock = core_.server.lock();
     {
-      const std::lock_guard counters(inbox_mutex_);
+      const std::lock_guard counters(core_.mutex);
       if (outcome.ok())
-        ++counters_.pushed_here;
+        ++core_.counters.pushed_here;
       else
-        ++counters_.wrong;
+        ++core_.counters.wrong;
     }
     const std::uint32_t entry = std::exchange(pushed.entry, kNoEntry);
     if (outcome.ok()) {
-      copies_.insert(pushed.id);
-      server_.objects().seal(entry, 0, false, sizes.stamp);
-      server_.objects().set_checksum(entry, sizes.checksum);
+      directory_.note_copy(pushed.id);
+      core_.server.objects().seal(entry, 0, false, sizes.stamp);
+      core_.server.objects().set_checksum(entry, sizes.checksum);
     } else {
-      server_.objects().abort(entry);
+      core_.server.objects().abort(entry);
     }
   }
   send_push_end(pushed.from, pushed.number, outcome);
 }
 
 // The group has ended: without all bytes, unless the object arrived before.
-void Manager::pushed_ended(std::uint64_t key, Code code) {
+void PushedHere::pushed_ended(std::uint64_t key, Code code) {
   const auto found = pushed_.find(key);
   if (found == pushed_.end()) return;
   const Pushed pushed = std::move(found->second);
   pushed_.erase(found);
   if (pushed.entry == kNoEntry) return;
   {
-    const auto lock = server_.lock();
-    server_.objects().abort(pushed.entry);
+    const auto lock = core_.server.lock();
+    core_.server.objects().abort(pushed.entry);
   }
-  server_.wake();
+  core_.server.wake();
   // The host that was lost is another one.
   if (code == Code::ok || code == Code::peer_lost) code = Code::cancelled;
   send_push_end(pushed.from, pushed.number, {code});
 }
 
-void Manager::stop_pushed(std::uint64_t key) {
+void PushedHere::stop_pushed(std::uint64_t key) {
   if (const auto& group = pushed_.at(key).group; group != nullptr)
     group->stop();
   else
@@ -168,94 +168,38 @@ void Manager::stop_pushed(std::uint64_t key) {
 }
 
 // The pusher has requested the end.
-void Manager::push_stopped(std::uint64_t from, std::uint64_t number) {
+void PushedHere::push_stopped(std::uint64_t from, std::uint64_t number) {
   for (const auto& [key, pushed] : pushed_)
     if (pushed.from == from && pushed.number == number) return stop_pushed(key);
 }
 
-void Manager::send_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome) {
+void PushedHere::send_push_end(std::uint64_t to, std::uint64_t number, Outcome outcome) {
   PeerMessage message;
   message.kind = PeerKind::push_end;
   message.number = number;
   message.code = static_cast<std::uint32_t>(outcome.code);
   message.reason = static_cast<std::uint32_t>(outcome.reason);
-  send(to, message);
+  members_.send(to, message);
 }
 
-void Manager::lost_pusher(std::uint64_t member) {
+void PushedHere::lost_pusher(std::uint64_t member) {
   std::vector<std::uint64_t> keys;
   for (const auto& [key, pushed] : pushed_)
     if (pushed.from == member) keys.push_back(key);
   for (const std::uint64_t key : keys) stop_pushed(key);
 }
 
-// --- Both sides ---
-
-// A silent peer is noticed only by waiting for it: a receiver waits for others' bytes, and a pusher
-// for reports of their arrival.
-void Manager::ping_pushes(std::uint64_t now_ns) {
-  if ((pushes_.empty() && pushed_.empty()) || now_ns < next_ping_ns_) return;
-  next_ping_ns_ = now_ns + kPingNs;
-  std::set<std::uint64_t> others;
-  for (const auto& [number, push] : pushes_)
-    for (const Target& target : push.targets)
-      if (target.state == Target::State::ready) others.insert(target.generation);
-  for (const auto& [key, pushed] : pushed_) others.insert(pushed.from);
-  PeerMessage message;
-  message.kind = PeerKind::push_ping;
-  for (const std::uint64_t other : others) send(other, message);
+void PushedHere::add_awaited(std::set<std::uint64_t>& members) const {
+  for (const auto& [key, pushed] : pushed_) members.insert(pushed.from);
 }
 
-// Groups listen at the interfaces (the first part of the addresses) where the store listens, on
-// other ports.
-Status Manager::open_groups() {
-  if (multicast_ != nullptr) return Code::ok;
-  if (settings_.listen.empty()) return Code::unsupported;
-  NodeSettings settings;
-  settings.name = settings_.name;
-  settings.secret = settings_.secret;
-  settings.fabrics = settings_.fabrics;
-  try {
-    auto made = std::make_unique<Multicast>(settings);
-    for (const std::string& address : settings_.listen) {
-      if (address.starts_with("unix:")) continue;
-      const std::string any_port = address.substr(0, address.rfind(':')) + ":0";
-      if (Status status = made->node().listen(any_port); !status) return status;
-    }
-    if (Status status = made->node().address(group_address_); !status) return status;
-    multicast_ = std::move(made);
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return Code::ok;
-}
-
-std::unique_ptr<PushGroup> Manager::make_group(std::uint64_t number, PushGroupSettings settings) {
-  return std::make_unique<PushGroup>(
-      *multicast_, std::move(settings),
-      [this, number] {
-        post({CommandKind::group_arrived, {}, number});
-      },
-      [this, number](const Status& status) {
-        Command command{CommandKind::group_ended, {}, number};
-        command.code = status.code();
-        post(command);
-      });
-}
-
-// Called without the server's lock: groups end before the objects' memory may go.
-void Manager::end_groups() {
-  for (auto& [number, push] : pushes_) push.group.reset();
+void PushedHere::end_groups() {
   for (auto& [key, pushed] : pushed_) pushed.group.reset();
-  multicast_.reset();
-  const auto lock = server_.lock();
-  for (const auto& [number, push] : pushes_) {
-    server_.objects().drop(push.entry);
-    server_.pushed(number, {Code::cancelled, Reason::shutting_down}, {});
-  }
+}
+
+void PushedHere::drop_all() {
   for (const auto& [key, pushed] : pushed_)
-    if (pushed.entry != kNoEntry) server_.objects().abort(pushed.entry);
-  pushes_.clear();
+    if (pushed.entry != kNoEntry) core_.server.objects().abort(pushed.entry);
   pushed_.clear();
 }
 

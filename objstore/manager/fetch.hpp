@@ -106,7 +106,7 @@ class Fetches {
   void lost_holder(std::uint64_t generation);
   void advance_those_of(std::uint64_t holder);
 
-  // What is due.
+  // Does what is due.
   void end_reads();
   void retry_fetches(std::uint64_t now_ns);
   std::size_t size() const { return fetches_.size(); }

@@ -25,7 +25,7 @@ class SocketRoute final : private SocketUser {
   // bad_argument: no address of --listen is fit for it.
   Status open();
   bool is_used() const { return transfer_ != nullptr; }
-  // Where the peer can be asked is known.
+  // True if the peer has sent the address for ask().
   bool can_ask(std::uint64_t holder) const { return addresses_.contains(holder); }
   void ask(std::uint64_t holder, const ObjectId& id, std::uint64_t number);
   // These do nothing when it is not used.

@@ -271,7 +271,7 @@ void add_commands(cli::Command& app, const std::string& socket, std::function<in
   add("ls", "the objects of this host: id, data and metadata in bytes",
       [](ObjectStore& store, const Arguments&) { return list(store); });
   cli::Command& push_command =
-      add("push", "an object to other hosts at once; tells what came of it at each", push);
+      add("push", "an object to other hosts at once; prints the result of each", push);
   add_id(push_command);
   push_command
       .option("--to", arguments->hosts,

@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   app.option("--listen", options.manager.listen,
              "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
   app.option("--peers", options.manager.peers,
-             "where other stores listen; each tells of those that it knows");
+             "where other stores listen; each reports those that it knows");
   app.option("--directory", options.manager.directory,
              "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
              "the stores also find each other")
@@ -220,7 +220,7 @@ int main(int argc, char** argv) {
       .shows_default();
   app.option("--protocol", options.manager.protocol,
              "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
-             "and given to whoever connects, to compare with")
+             "and given to any process that connects, to compare with")
       .one_of({"node", "socket"})
       .shows_default();
   app.option("--lease-ms", options.manager.lease_ms,

@@ -1,6 +1,6 @@
 // The benchmark of the paper (section 4.3) as an MPI program: rank 0 gathers ids and fetches their
 // objects from the stores of all others; the last rank measures its own host's store. Beside them
-// the same of Redis, in rounds that alternate. What is written are medians of rounds.
+// the same of Redis, in rounds that alternate. The results are medians of rounds.
 //
 //   weftrun --hosts a,b,c objstore_bench --json points.json
 //
@@ -82,7 +82,7 @@ std::vector<ObjectId> new_ids(std::size_t num) {
     ids.push_back(id_of("b" + std::to_string(rank) + "-" + std::to_string(next++)));
   return ids;
 }
-// What an object begins and ends with, so that it is known again.
+// The first and the last bytes of an object, so that it is recognised.
 void mark(std::vector<std::byte>& data, const ObjectId& id) {
   const std::uint64_t word = std::hash<ObjectId>()(id);
   const std::size_t bytes = std::min(sizeof word, data.size());
@@ -109,7 +109,7 @@ void read_all(std::span<const std::byte> data) {
 
 // --- Measuring
 
-// What many rounds gave of one thing.
+// The results of many rounds for one point.
 struct Series {
   std::vector<double> us, p99_us, per_second;
 };
@@ -303,7 +303,7 @@ void measure_mix(const Options& options, const std::string& socket, std::size_t 
 
 // --- From other hosts: figures 2.7 and 4.3 to 4.6
 
-// All but rank 0 put objects; rank 0 is told which.
+// All but rank 0 put objects; rank 0 receives their ids.
 std::vector<ObjectId> put_and_gather(ObjectStore& store, std::size_t bytes, std::size_t num) {
   std::vector<ObjectId> mine(num), all;
   if (rank != 0) {
@@ -330,7 +330,7 @@ std::vector<ObjectId> put_and_gather(ObjectStore& store, std::size_t bytes, std:
 
 constexpr std::int64_t kFetchMs = 60000;
 
-// What the first fetch costs, which meets whatever is done once a pair of hosts.
+// The cost of the first fetch, which includes what is done once per pair of hosts.
 double first_fetch_us(ObjectStore& store, std::size_t bytes) {
   const std::vector<ObjectId> ids = put_and_gather(store, bytes, 1);
   if (rank != 0) return 0;
@@ -427,7 +427,7 @@ void run(const Options& options) {
     }
     if (rank == 0) std::fprintf(stderr, "bench: %zu bytes done\n", bytes);
   }
-  // What the last rank has measured goes to rank 0.
+  // The last rank's results go to rank 0.
   nlohmann::json mine = points();
   if (num_ranks > 1 && is_local) {
     const std::string text = mine.dump();

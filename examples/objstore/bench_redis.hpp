@@ -33,7 +33,7 @@ class Redis {
   void set(const weft::ObjectId& id, std::span<const std::byte> data) {
     command("SET %b %b", REDIS_REPLY_STATUS, id, data.data(), data.size());
   }
-  // What `look` makes of the value, which lasts while it is called.
+  // Returns the result of `look` for the value, which lasts during the call.
   template <class Look>
   void get(const weft::ObjectId& id, Look look) {
     const Reply reply = command("GET %b", REDIS_REPLY_STRING, id);

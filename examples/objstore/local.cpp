@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
 void check(const weft::Status& status) {
   if (!status) fail(status.text());
 }
-// Looks at every byte.
+// Reads every byte.
 std::uint64_t sum(std::span<const std::byte> data) {
   std::uint64_t total = 0;
   std::size_t i = 0;
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
     std::string json;
     check(store.status(json));
     std::vector<weft::ObjectCall> calls(64);
-    // What a million objects cost beside their bytes.
+    // The cost of a million objects beside their bytes.
     constexpr int kMany = 1'000'000;
     const std::vector<std::byte> small(1024);
     for (int i = 0; i < kMany + 64; ++i) {

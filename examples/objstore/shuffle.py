@@ -5,7 +5,7 @@
 
 Sorts M x N random numbers: each map task cuts its own into R ranges and puts one object for each;
 each reduce task gets its range of all map tasks, in whatever order they come, and sorts it. Tasks
-are processes, at the stores of --sockets in turn; nobody tells them where an object is.
+are processes, at the stores of --sockets in turn; they do not know where an object is.
 """
 import argparse
 import multiprocessing

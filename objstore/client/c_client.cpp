@@ -9,7 +9,7 @@
 #include "weft/object_store.h"
 #include "weft/object_store.hpp"
 
-// The store is ended by whoever has it last; members after it go before.
+// The last owner ends the store; members after it go before.
 struct weft_object_store {
   std::shared_ptr<weft::ObjectStore> store;
 };
@@ -34,7 +34,7 @@ static_assert(WEFT_EXISTS == static_cast<int>(weft::Code::exists));
 static_assert(sizeof(weft_object_id) == sizeof(weft::ObjectId) &&
               offsetof(weft_object_id, bytes) == offsetof(weft::ObjectId, bytes));
 
-int tell(const weft::Status& status) {
+int report(const weft::Status& status) {
   if (!status) last_error = status.text();
   return static_cast<int>(status.code());
 }
@@ -42,9 +42,9 @@ int tell(const weft::Status& status) {
 template <class F>
 int guarded(F&& body) noexcept {
   try {
-    return tell(body());
+    return report(body());
   } catch (const weft::Error& error) {
-    return tell(error.status());
+    return report(error.status());
   } catch (const std::bad_alloc&) {
     last_error.clear();  // the code says it
     return static_cast<int>(weft::Code::no_memory);

@@ -1,4 +1,4 @@
-// How a call travels: a request in the ring, the doorbell if the store sleeps, a completion.
+// The path of a call: a request in the ring, the doorbell if the store sleeps, a completion.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -20,10 +20,10 @@ using namespace objstore;
 namespace {
 
 constexpr std::uint64_t kSpinNs = 20'000, kYieldNs = 100'000;
-constexpr std::uint64_t kSliceNs = 50'000'000;  // between two looks whether the store lives
-// How long the store may take beyond what a call waits for by its own wish.
+constexpr std::uint64_t kSliceNs = 50'000'000;  // between two checks that the store lives
+// The store may take so long beyond the timeout of the call itself.
 constexpr std::uint64_t kAnswerNs = 30'000'000'000;
-// How long it may take to give up a call that the program no longer waits for.
+// The store may take so long to give up a call that the program no longer waits for.
 constexpr std::uint64_t kCancelNs = 2'000'000'000;
 
 void relax() {
@@ -84,7 +84,7 @@ Status ObjectStoreImpl::error_of(Op op, const ObjectId& id, std::uint32_t code,
       what = "came from other hosts with bytes that their checksum is not of";
       break;
     case Reason::unreadable:
-      what = "was spilled to disk and could not be read back; weft-store has told why";
+      what = "was spilled to disk and could not be read back; weft-store's log has the reason";
       break;
     case Reason::no_hosts:
       what = "can be pushed nowhere: no other host's store is known here";
@@ -146,8 +146,8 @@ bool ObjectStoreImpl::submit_locked(Request& request, ObjectCall* call) {
   copy_request(control.requests[submitted_ % kCalls], request);
   // release: the request; pairs with Server::serve.
   control.submitted.store(++submitted_, std::memory_order_release);
-  // seq_cst: either the store sees the request before it sleeps, or it is seen that it does; pairs
-  // with the fence in Server::fall_asleep.
+  // seq_cst: either the store sees the request before it sleeps, or this thread sees that it
+  // sleeps; pairs with the fence in Server::fall_asleep.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (control.store_polls.load(std::memory_order_relaxed) == 0) {
     const std::uint64_t one = 1;
@@ -202,7 +202,7 @@ Status ObjectStoreImpl::not_answered(Slept slept) const {
           "the object store at " + socket_path_ + " does not answer; is it stopped?"};
 }
 
-// Until done() (called with mutex_ held) is true.
+// Returns when done() (called with mutex_ held) is true, or with the reason why it is not.
 template <class Done>
 ObjectStoreImpl::Slept ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t deadline_ns,
                                                     bool for_events, bool may_be_interrupted) {
@@ -231,8 +231,8 @@ ObjectStoreImpl::Slept ObjectStoreImpl::sleep_until(Done&& done, std::uint64_t d
     }
     const std::uint32_t wakes = control.wakes.load(std::memory_order_relaxed);
     control.sleepers.fetch_add(1, std::memory_order_relaxed);
-    // seq_cst: either the store sees the sleeper, or its news are seen here; pairs with the fence
-    // in Server::ring.
+    // seq_cst: either the store sees the sleeper, or this thread sees the store's news; pairs with
+    // the fence in Server::ring.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     bool is_gone = false, has_slept = false;
     if (!is_news()) {
@@ -286,7 +286,8 @@ Status ObjectStoreImpl::finish(std::uint32_t tag, std::uint64_t deadline_ns,
   };
   Slept slept = sleep_until(take, deadline_ns);
   if (slept == Slept::interrupted) {
-    // The store answers what it gives up, and what is done by then. A stopped one does neither.
+    // The store answers calls that it gives up as well as completed ones. A stopped store does
+    // neither.
     const std::uint64_t until_ns = monotonic_ns() + kCancelNs;
     Request cancel{};
     cancel.op = Op::cancel;
@@ -360,14 +361,14 @@ bool ObjectStoreImpl::next_event(ObjectEntry& entry, std::int64_t timeout_ms,
   if (!check_process()) return false;
   Control& control = this->control();
   const auto take = [&] {
-    // acquire: the event; pairs with Server::tell_subscribers.
+    // acquire: the event; pairs with Server::notify_subscribers.
     if (control.events_written.load(std::memory_order_acquire) == events_read_) return false;
     const Event& event = control.events[events_read_ % kEvents];
     entry = {};
     entry.id = event.id;
     entry.data_bytes = event.data_bytes;
     entry.metadata_bytes = event.metadata_bytes;
-    // release: the event has been copied; pairs with Server::tell_subscribers.
+    // release: the event has been copied; pairs with Server::notify_subscribers.
     control.events_read.store(++events_read_, std::memory_order_release);
     return true;
   };

@@ -1,4 +1,4 @@
-// The public face of a client, and the calls that only ask.
+// The public face of a client, and the calls that only query.
 #include <algorithm>
 #include <cstring>
 

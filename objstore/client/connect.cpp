@@ -1,4 +1,4 @@
-// Meeting the store: the socket, the hello, and what it hands over.
+// The connection to the store: the socket, the hello, and what the store hands over.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -52,7 +52,8 @@ bool receive(int socket, T& message, std::span<Descriptor> descriptors, int& num
   return got == static_cast<ssize_t>(sizeof message);
 }
 
-// Whether whoever listened there is no more. A store closes what other users open, too.
+// True if the process that listened there has ended. A store closes connections of other users,
+// too.
 bool is_over(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;

@@ -2,10 +2,10 @@
 // The inside of ObjectStore. Files: connect.cpp (meeting the store, extents),
 // calls.cpp (requests, completions, sleep), objects.cpp (taking and releasing
 // objects), puts.cpp (creating them), into.cpp (ranges into the program's memory),
-// push.cpp (to other hosts), client.cpp (the public facade and the rest).
+// push.cpp (to other hosts), client.cpp (the public facade and all else).
 //
 // A child by fork has the parent's shared memory and descriptors. It must neither write there nor
-// take the mutex, which another thread of the parent may have held: every call looks first.
+// take the mutex, which another thread of the parent may have held: every call checks first.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -94,7 +94,7 @@ class ObjectStoreImpl {
   bool take_completions_locked();
   bool store_is_gone();
   // Carries a call out; a store that does not answer within limit_ms beyond the call's own timeout
-  // makes timed_out. The error is told in words.
+  // makes timed_out. The error has a text.
   Status call(Request& request, Completion& completion);
   Status start(Request& request, std::uint32_t& tag, ObjectCall* call, std::uint64_t deadline_ns);
   Status finish(std::uint32_t tag, std::uint64_t deadline_ns, Completion& completion);
@@ -144,7 +144,7 @@ class ObjectStoreImpl {
   // The slot, and 1, of each entry that has one; sparse.
   objstore::Mapping slot_of_;
 
-  std::mutex socket_mutex_;  // one wish at a time; taken before mutex_
+  std::mutex socket_mutex_;  // one ExtentWish at a time; taken before mutex_
   std::mutex mutex_;         // all below
   std::array<Extent, objstore::kMaxExtents> extents_;
   std::array<Pending, objstore::kCalls> pending_;

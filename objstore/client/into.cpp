@@ -33,7 +33,7 @@ ObjectMemory::~ObjectMemory() {
   if (store_ != nullptr) store_->free(*this);
 }
 
-// Where in an extent the memory lies; false: in none.
+// The part of an extent that the memory lies in; false: in none.
 bool ObjectStoreImpl::room_of(std::span<std::byte> memory, Room& room) {
   const std::lock_guard lock(mutex_);
   for (std::uint32_t i = 0; i < kMaxExtents; ++i) {

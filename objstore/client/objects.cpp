@@ -54,7 +54,7 @@ void ObjectStoreImpl::release(std::uint32_t slot) noexcept {
   if (count == 0 && index_.header().wants_release.load(std::memory_order_relaxed) != 0) {
     Request request{};
     request.op = Op::nudge;
-    // If all calls are under way the store looks by itself before long.
+    // If all calls are under way the store checks by itself before long.
     if (submit_locked(request, nullptr)) pending_[request.tag].is_left = true;
   }
 }
@@ -96,8 +96,8 @@ bool ObjectStoreImpl::take_locked(const ObjectId& id, Object& object) {
   mine.uses.store(mine.uses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   mine.count.store(count + 1, std::memory_order_relaxed);
   if (count == 0) {
-    // seq_cst: either the store sees the slot, or its mark is seen here; pairs with the fences in
-    // Objects::evict and sweep.
+    // seq_cst: either the store sees the slot, or this thread sees its mark; pairs with the fences
+    // in Objects::evict and sweep.
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   if (index_.entry(found.entry).version.load(std::memory_order_relaxed) != found.version) {
@@ -153,7 +153,7 @@ Status ObjectStoreImpl::wait_for(std::span<const ObjectId> ids, std::size_t leas
   Status status = call(request, completion);
   num_here = completion.count;
   give_room(room, completion);
-  // Which of several finds no room is not told.
+  // The answer does not name which of several objects finds no room.
   const bool finds_none = completion.reason == Reason::no_room_here;
   if (lacks_room != nullptr) *lacks_room = finds_none;
   if (finds_none && ids.size() > 1)

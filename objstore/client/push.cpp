@@ -1,4 +1,4 @@
-// Objects to other hosts at once. What came of it at each is told in an extent.
+// Objects to other hosts at once. The store writes the result of each host into an extent.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ using namespace objstore;
 
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // hosts that an error tells of
+constexpr std::size_t kMostNamed = 8;  // hosts that an error names
 
 std::string text_of(const PushedHost& host) {
   const auto code = static_cast<Code>(host.code);

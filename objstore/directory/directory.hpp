@@ -1,7 +1,8 @@
 #pragma once
-// Directory: who of the hosts holds which object. A manager tells what it holds, and watches what
-// it looks for. Two kinds with one meaning, which tests/objstore/directory_test.cpp holds both to:
-// embedded (embedded.hpp) and in Redis (redis.hpp).
+// Directory: the holders of each object among the hosts. A manager announces what it holds, and
+// watches objects that it wants. Two kinds with one meaning, which
+// tests/objstore/directory_test.cpp checks for both: embedded (embedded.hpp) and in Redis
+// (redis.hpp).
 //
 // Threads. All calls by one, the manager's; DirectoryUser is called from within them.
 #include <poll.h>
@@ -15,26 +16,26 @@
 
 namespace weft::objstore {
 
-// What an announcement is about; as it travels.
+// The kind of an announcement; a wire value.
 enum class Announced : std::uint8_t {
-  again = 0,   // held for some time; whoever answers has changed
+  again = 0,   // held for some time; the answerer has changed
   copy = 1,    // fetched from another host; refused if the object was deleted meanwhile
   sealed = 2,  // new; refused if another host was first
 };
 
-// Why a copy has to go; as it travels.
+// The reason why a copy must go; a wire value.
 enum class Dropped : std::uint8_t {
   erased = 0,
   second = 1,  // another host's object of that id was first
 };
 
-// What a directory needs of its manager.
+// The interface of a directory to its manager.
 class DirectoryUser {
  public:
   virtual ~DirectoryUser() = default;
-  // What is sealed here, to be announced to one who knows nothing yet.
+  // The objects that are sealed here, to be announced to a member that knows nothing yet.
   virtual std::vector<ObjectId> local_objects() = 0;
-  // Others that hold an object that is watched; not all of them need be told at once.
+  // Other holders of a watched object; not all of them need be reported at once.
   virtual void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) = 0;
   // A watched object was deleted.
   virtual void was_deleted(const ObjectId& id) = 0;
@@ -46,7 +47,7 @@ class DirectoryUser {
   virtual void confirmed(std::uint64_t number) = 0;
   // A message for another manager's directory, where there is a connection.
   virtual void send_to(std::uint64_t member, const PeerMessage& message) = 0;
-  // Where a manager that there is no connection to can be reached.
+  // The address of a manager that there is no connection to.
   virtual void learned(const Member& member) = 0;
 };
 
@@ -55,10 +56,10 @@ class Directory {
   virtual ~Directory() = default;
   // Announces what is here.
   virtual void open() = 0;
-  virtual void announce(const ObjectId& id, Announced what) = 0;
+  virtual void announce(const ObjectId& id, Announced kind) = 0;
   virtual void withdraw(const ObjectId& id) = 0;
-  // Asks for DirectoryUser::confirmed() once what was announced of the id is known. May be lost
-  // with a connection.
+  // Requests DirectoryUser::confirmed() once earlier announcements of the id are processed. May be
+  // lost with a connection.
   virtual void confirm(const ObjectId& id, std::uint64_t number) = 0;
   // has_holders() now and whenever there are more, until unwatch(). ask: numbered if answerer() may
   // give the object at once.
@@ -73,7 +74,7 @@ class Directory {
   virtual void lost(std::uint64_t member) = 0;
   // From another manager's directory.
   virtual void received(std::uint64_t from, const PeerMessage& message) = 0;
-  // What is due; appends what to wait for.
+  // Does what is due; await() appends the descriptors to wait for.
   virtual void progress(std::uint64_t now_ns) = 0;
   virtual void await(std::vector<pollfd>& descriptors) = 0;
   virtual void status(nlohmann::json& json) = 0;

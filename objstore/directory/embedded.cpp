@@ -7,7 +7,7 @@
 namespace weft::objstore {
 namespace {
 
-// How long a copy may be under way when its object is deleted.
+// A copy may be under way for so long when its object is deleted.
 constexpr std::uint64_t kErasedNs = 60'000'000'000;
 
 }  // namespace
@@ -43,7 +43,7 @@ void EmbeddedDirectory::send(std::uint64_t to, PeerKind kind, const ObjectId& id
     user_.send_to(to, message);
 }
 
-void EmbeddedDirectory::tell_holders(std::uint64_t to, const ObjectId& id,
+void EmbeddedDirectory::send_holders(std::uint64_t to, const ObjectId& id,
                                      std::vector<std::uint64_t> holders, bool is_deleted,
                                      std::uint64_t number) {
   PeerMessage message;
@@ -58,14 +58,14 @@ void EmbeddedDirectory::tell_holders(std::uint64_t to, const ObjectId& id,
     user_.send_to(to, message);
 }
 
-// --- What the manager tells ---
+// --- Calls of the manager ---
 
 void EmbeddedDirectory::open() {
   for (const ObjectId& id : user_.local_objects()) announce(id, Announced::again);
 }
 
-void EmbeddedDirectory::announce(const ObjectId& id, Announced what) {
-  send(home_of(id), PeerKind::announce, id, static_cast<std::uint64_t>(what));
+void EmbeddedDirectory::announce(const ObjectId& id, Announced kind) {
+  send(home_of(id), PeerKind::announce, id, static_cast<std::uint64_t>(kind));
 }
 void EmbeddedDirectory::withdraw(const ObjectId& id) { send(home_of(id), PeerKind::withdraw, id); }
 void EmbeddedDirectory::confirm(const ObjectId& id, std::uint64_t number) {
@@ -94,8 +94,8 @@ void EmbeddedDirectory::erase(const ObjectId& id) { send(home_of(id), PeerKind::
 
 // --- Members ---
 
-// What the new one answers for from now on is told to it. What it holds others may have told while
-// it could not be asked.
+// Announces to the new member what it answers for from now on, and repeats all watches: others may
+// have announced what it holds while it could not be asked.
 void EmbeddedDirectory::joined(std::uint64_t member) {
   members_.insert(member);
   for (const ObjectId& id : user_.local_objects())
@@ -105,7 +105,7 @@ void EmbeddedDirectory::joined(std::uint64_t member) {
   std::erase_if(known_, [&](const auto& known) { return home_of(known.first) == member; });
 }
 
-// What it answered for is told to whoever does now.
+// Announces what the lost member answered for to its successors.
 void EmbeddedDirectory::lost(std::uint64_t member) {
   std::vector<ObjectId> held, watched;
   for (const ObjectId& id : user_.local_objects())
@@ -122,23 +122,23 @@ void EmbeddedDirectory::lost(std::uint64_t member) {
   for (const ObjectId& id : watched) send(home_of(id), PeerKind::watch, id);
 }
 
-// --- What others ask this one ---
+// --- Messages of other managers ---
 
-void EmbeddedDirectory::note(std::uint64_t from, const ObjectId& id, Announced what) {
+void EmbeddedDirectory::note(std::uint64_t from, const ObjectId& id, Announced kind) {
   Known& known = known_[id];
-  const bool is_late = what == Announced::copy && known.erased_ns != 0;
-  const bool is_second = what == Announced::sealed && !known.holders.empty() &&
+  const bool is_late = kind == Announced::copy && known.erased_ns != 0;
+  const bool is_second = kind == Announced::sealed && !known.holders.empty() &&
                          !known.holders.contains(from) && !known.is_early;
   if (is_late || is_second)
     return send(from, PeerKind::drop, id,
                 static_cast<std::uint64_t>(is_second ? Dropped::second : Dropped::erased));
-  // What comes from two hosts comes in any order.
-  known.is_early = what == Announced::copy && (known.holders.empty() || known.is_early);
+  // Announcements of two hosts arrive in any order.
+  known.is_early = kind == Announced::copy && (known.holders.empty() || known.is_early);
   known.holders.insert(from);
   known.erased_ns = 0;  // the name is used anew
   const std::set<std::uint64_t> watchers = known.watchers;
   for (const std::uint64_t watcher : watchers)
-    if (watcher != from) tell_holders(watcher, id, {from}, false);
+    if (watcher != from) send_holders(watcher, id, {from}, false);
 }
 
 void EmbeddedDirectory::answer_erase(std::uint64_t from, const ObjectId& id) {
@@ -146,12 +146,12 @@ void EmbeddedDirectory::answer_erase(std::uint64_t from, const ObjectId& id) {
   remembered.erased_ns = monotonic_ns();
   erased_.emplace_back(remembered.erased_ns, id);
   const Known known = remembered;
-  // Who has been told to drop it holds it no longer: the name may be used anew at once.
+  // A holder that was sent a drop holds it no longer: the name may be used anew at once.
   remembered.holders.clear();
-  // Who asked for it has erased its own.
+  // The sender has erased its own copy.
   for (const std::uint64_t holder : known.holders)
     if (holder != from) send(holder, PeerKind::drop, id);
-  for (const std::uint64_t watcher : known.watchers) tell_holders(watcher, id, {}, true);
+  for (const std::uint64_t watcher : known.watchers) send_holders(watcher, id, {}, true);
 }
 
 void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message) {
@@ -173,11 +173,11 @@ void EmbeddedDirectory::received(std::uint64_t from, const PeerMessage& message)
       known.watchers.insert(from);
       std::vector<std::uint64_t> holders(known.holders.begin(), known.holders.end());
       std::erase(holders, from);
-      // With others that hold it, who asks chooses, so that no one gives to all.
+      // If others hold it too, the requester chooses, so that no one holder gives to all.
       const bool is_alone = holders.size() == 1 && holders.front() == self_;
       if (message.number != 0 && is_alone && user_.give_to(from, message)) return;
       if (!holders.empty() || message.number != 0)
-        tell_holders(from, message.id, std::move(holders), false, message.number);
+        send_holders(from, message.id, std::move(holders), false, message.number);
       return;
     }
     case PeerKind::holders:

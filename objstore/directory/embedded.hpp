@@ -1,9 +1,9 @@
 #pragma once
-// The directory that the managers are themselves. Each answers for a share of the ids: the member
-// whose generation and the id have the highest hash (rendezvous hashing), so that a member that
-// comes or goes moves only its own share. Holders announce what they hold to the answerer, and
-// again when the answerer changes; who looks for an object watches there. A manager that dies takes
-// with it what it was told, which the holders then tell the next one.
+// The directory that is kept by the managers themselves. Each answers for a share of the ids: the
+// member whose generation and the id have the highest hash (rendezvous hashing), so that a member
+// that comes or goes moves only its own share. Holders announce what they hold to the answerer, and
+// again when the answerer changes; managers that want an object watch it there. The knowledge of a
+// manager that dies is lost, and the holders announce to its successor.
 #include <deque>
 #include <set>
 #include <unordered_map>
@@ -18,7 +18,7 @@ class EmbeddedDirectory final : public Directory {
   EmbeddedDirectory(DirectoryUser& user, std::uint64_t self) : user_(user), self_(self) {}
 
   void open() override;
-  void announce(const ObjectId& id, Announced what) override;
+  void announce(const ObjectId& id, Announced kind) override;
   void withdraw(const ObjectId& id) override;
   void confirm(const ObjectId& id, std::uint64_t number) override;
   void watch(const ObjectId& id, const PeerMessage& ask) override;
@@ -33,19 +33,19 @@ class EmbeddedDirectory final : public Directory {
   void status(nlohmann::json& json) override;
 
  private:
-  // What this manager answers for.
+  // An id that this manager answers for.
   struct Known {
     std::set<std::uint64_t> holders, watchers;
-    bool is_early = false;        // a copy was told of, and its original not yet
-    std::uint64_t erased_ns = 0;  // a copy that was under way then is erased when it is told of
+    bool is_early = false;        // a copy was announced, and its original not yet
+    std::uint64_t erased_ns = 0;  // a copy under way then is erased when it is announced
     bool is_empty() const { return holders.empty() && watchers.empty() && erased_ns == 0; }
   };
 
   std::uint64_t home_of(const ObjectId& id) const;
   void send(std::uint64_t to, PeerKind kind, const ObjectId& id, std::uint64_t number = 0);
-  void tell_holders(std::uint64_t to, const ObjectId& id, std::vector<std::uint64_t> holders,
+  void send_holders(std::uint64_t to, const ObjectId& id, std::vector<std::uint64_t> holders,
                     bool is_deleted, std::uint64_t number = 0);
-  void note(std::uint64_t from, const ObjectId& id, Announced what);
+  void note(std::uint64_t from, const ObjectId& id, Announced kind);
   void answer_erase(std::uint64_t from, const ObjectId& id);
 
   DirectoryUser& user_;

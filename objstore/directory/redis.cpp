@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint64_t kHeartbeatNs = 3'000'000'000;
 
-// KEYS are empty: the server is one, and the keys follow from the words. ARGV: prefix, self, id.
-// Holders that have died are taken out where they are come upon.
+// KEYS are empty: the server is a single one, and the keys follow from ARGV: prefix, self, id.
+// Holders that have died are removed where the scripts come upon them.
 constexpr const char* kAnnounce = R"(
 local prefix, self, id, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local holders = prefix .. ':holders:v5:' .. id
@@ -69,7 +69,7 @@ for _, watcher in ipairs(redis.call('SMEMBERS', prefix .. ':watchers:v5:' .. id)
 end
 return 0)";
 
-// Whether this one was known, and who else is: generation and address in turn.
+// Returns whether this manager was known, and generation and address of all in turn.
 constexpr const char* kHeartbeat = R"(
 local prefix, self, address = ARGV[1], ARGV[2], ARGV[4]
 local members, addresses = prefix .. ':members', prefix .. ':addresses'
@@ -89,7 +89,7 @@ bool parse_number(std::string_view text, std::uint64_t& number) {
 
 }  // namespace
 
-RedisDirectory::Place RedisDirectory::parse(const std::string& url) {
+RedisDirectory::Location RedisDirectory::parse(const std::string& url) {
   const auto refuse = [&] {
     throw Error(Status(Code::bad_argument,
                        "directory '" + url + "': embedded or redis://HOST[:PORT][/PREFIX]"));
@@ -97,21 +97,21 @@ RedisDirectory::Place RedisDirectory::parse(const std::string& url) {
   constexpr std::string_view kScheme = "redis://";
   if (!url.starts_with(kScheme)) refuse();
   std::string rest = url.substr(kScheme.size());
-  Place place{{}, "weft-store", 6379};
+  Location location{{}, "weft-store", 6379};
   if (const auto slash = rest.find('/'); slash != std::string::npos) {
-    if (slash + 1 < rest.size()) place.prefix = rest.substr(slash + 1);
+    if (slash + 1 < rest.size()) location.prefix = rest.substr(slash + 1);
     rest.resize(slash);
   }
   if (const auto colon = rest.rfind(':'); colon != std::string::npos) {
     std::uint64_t port = 0;
     if (!parse_number(std::string_view(rest).substr(colon + 1), port) || port == 0 || port > 65535)
       refuse();
-    place.port = static_cast<int>(port);
+    location.port = static_cast<int>(port);
     rest.resize(colon);
   }
   if (rest.empty()) refuse();
-  place.host = rest;
-  return place;
+  location.host = rest;
+  return location;
 }
 
 RedisDirectory::RedisDirectory(DirectoryUser& user, std::uint64_t self, const std::string& address,
@@ -120,42 +120,42 @@ RedisDirectory::RedisDirectory(DirectoryUser& user, std::uint64_t self, const st
       self_(self),
       self_text_(std::to_string(self)),
       address_(address),
-      place_(parse(url)),
+      location_(parse(url)),
       commands_(
-          place_.host, place_.port, [] {}, [](const redisReply&) {}),
+          location_.host, location_.port, [] {}, [](const redisReply&) {}),
       pushes_(
-          place_.host, place_.port, [this] { connected(); },
+          location_.host, location_.port, [this] { connected(); },
           [this](const redisReply& reply) { pushed(reply); }) {}
 
-void RedisDirectory::connected() { pushes_.subscribe(place_.prefix + ":to:" + self_text_); }
+void RedisDirectory::connected() { pushes_.subscribe(location_.prefix + ":to:" + self_text_); }
 
 void RedisDirectory::script(const char* text, const ObjectId& id, std::vector<std::string> words,
                             Redis::Answer answer) {
-  std::vector<std::string> all{"EVAL", text, "0", place_.prefix, self_text_, hex_of(id)};
+  std::vector<std::string> all{"EVAL", text, "0", location_.prefix, self_text_, hex_of(id)};
   all.insert(all.end(), std::make_move_iterator(words.begin()),
              std::make_move_iterator(words.end()));
   commands_.command(all, std::move(answer));
 }
 
-// --- What the manager tells ---
+// --- Calls of the manager ---
 
-void RedisDirectory::announce(const ObjectId& id, Announced what) {
-  script(kAnnounce, id, {std::to_string(static_cast<int>(what))},
-         [this, id, what](const redisReply& is) {
+void RedisDirectory::announce(const ObjectId& id, Announced kind) {
+  script(kAnnounce, id, {std::to_string(static_cast<int>(kind))},
+         [this, id, kind](const redisReply& is) {
            if (is.type == REDIS_REPLY_INTEGER && is.integer == 1)
-             user_.must_drop(id, what == Announced::sealed ? Dropped::second : Dropped::erased);
+             user_.must_drop(id, kind == Announced::sealed ? Dropped::second : Dropped::erased);
          });
 }
 
 std::string RedisDirectory::key(const char* kind, const ObjectId& id) const {
-  return place_.prefix + ":" + kind + ":v5:" + hex_of(id);
+  return location_.prefix + ":" + kind + ":v5:" + hex_of(id);
 }
 
 void RedisDirectory::withdraw(const ObjectId& id) {
   commands_.command({"SREM", key("holders", id), self_text_});
 }
 
-// What was announced while Redis is away is said when it is back.
+// Announcements made while Redis is away are sent when it is back.
 void RedisDirectory::confirm(const ObjectId&, std::uint64_t number) {
   if (!commands_.is_connected()) return user_.confirmed(number);
   commands_.command({"PING"}, [this, number](const redisReply&) { user_.confirmed(number); });
@@ -177,17 +177,17 @@ void RedisDirectory::unwatch(const ObjectId& id) {
 }
 
 void RedisDirectory::erase(const ObjectId& id) {
-  if (!commands_.is_connected()) unsaid_erased_.insert(id);
+  if (!commands_.is_connected()) unsent_erased_.insert(id);
   script(kErase, id);
 }
 
-// What it holds was told before, and is of use only now.
+// The member's holdings are known to Redis already, and can be used only now.
 void RedisDirectory::joined(std::uint64_t) {
   const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
   for (const ObjectId& id : watched) watch(id, {});
 }
 
-// --- What it is told ---
+// --- Messages from Redis ---
 
 void RedisDirectory::pushed(const redisReply& reply) {
   const RedisNews news = parse_news(reply);
@@ -210,7 +210,7 @@ void RedisDirectory::pushed(const redisReply& reply) {
   }
 }
 
-// That this manager lives, and who else does.
+// Reports that this manager lives, and reads which others do.
 void RedisDirectory::heartbeat(std::uint64_t now_ns) {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
@@ -230,7 +230,7 @@ void RedisDirectory::progress(std::uint64_t now_ns) {
   commands_.progress(now_ns);
   pushes_.progress(now_ns);
   if (!commands_.is_connected()) {
-    // What was said since may be lost.
+    // Commands sent since may be lost.
     is_new_ = is_new_ || pushes_.is_connected();
     next_heartbeat_ns_ = 0;
     return;
@@ -238,8 +238,8 @@ void RedisDirectory::progress(std::uint64_t now_ns) {
   heartbeat(now_ns);
   if (!is_new_) return;
   is_new_ = false;
-  for (const ObjectId& id : unsaid_erased_) script(kErase, id);
-  unsaid_erased_.clear();
+  for (const ObjectId& id : unsent_erased_) script(kErase, id);
+  unsent_erased_.clear();
   for (const ObjectId& id : user_.local_objects()) announce(id, Announced::again);
   const std::vector<ObjectId> watched(watched_.begin(), watched_.end());
   for (const ObjectId& id : watched) watch(id, {});

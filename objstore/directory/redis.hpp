@@ -2,22 +2,22 @@
 // The directory in a Redis server, as in the paper. Managers need not know each other: they find
 // their addresses there, too. Keys, all under a prefix:
 //
-//   PREFIX:members          generations of managers by when they were heard of last; 10 s are too
-//                           long
-//   PREFIX:addresses        where each is reached
-//   PREFIX:holders:v5:ID    generations of those that hold the object
-//   PREFIX:watchers:v5:ID   of those that look for it
+//   PREFIX:members          generations of managers by the time of their last heartbeat; after 10 s
+//                           they count as dead
+//   PREFIX:addresses        the address of each
+//   PREFIX:holders:v5:ID    generations of managers that hold the object
+//   PREFIX:watchers:v5:ID   of managers that watch it
 //   PREFIX:erased:v5:ID     for a minute after it was deleted
-//   PREFIX:early:v5:ID      for a minute after a copy was told of before its original
+//   PREFIX:early:v5:ID      for a minute after a copy was announced before its original
 //
-// v5 is kPeerVersion, so that stores of two versions meet there, and tell so, but never take each
-// other's objects. ID is in hexadecimal digits.
+// v5 is kPeerVersion, so that stores of two versions meet there, and report that, but never take
+// each other's objects. ID is in hexadecimal digits.
 //
-// Each manager listens to the channel PREFIX:to:GENERATION, where it is told `holder`, `deleted` or
-// `drop`, then the id and a generation. What must happen in one is a script.
+// Each manager subscribes to the channel PREFIX:to:GENERATION and receives `holder`, `deleted` or
+// `drop`, then the id and a generation. Atomic steps are scripts.
 //
-// While Redis is away, objects that are here can be had, and fetches wait. When it is back, with
-// what it knew or without, everybody announces again what they hold.
+// While Redis is away, objects that are here are available, and fetches wait. When it is back, with
+// its contents or without, all managers announce again what they hold.
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -35,7 +35,7 @@ class RedisDirectory final : public Directory {
                  const std::string& url);
 
   void open() override {}  // when there is a connection
-  void announce(const ObjectId& id, Announced what) override;
+  void announce(const ObjectId& id, Announced kind) override;
   void withdraw(const ObjectId& id) override;
   void confirm(const ObjectId& id, std::uint64_t number) override;
   void watch(const ObjectId& id, const PeerMessage& ask) override;
@@ -50,11 +50,11 @@ class RedisDirectory final : public Directory {
   void status(nlohmann::json& json) override;
 
  private:
-  struct Place {
+  struct Location {
     std::string host, prefix;
     int port;
   };
-  static Place parse(const std::string& url);
+  static Location parse(const std::string& url);
   void connected();
   void pushed(const redisReply& reply);
   void heartbeat(std::uint64_t now_ns);
@@ -66,9 +66,9 @@ class RedisDirectory final : public Directory {
   DirectoryUser& user_;
   const std::uint64_t self_;
   const std::string self_text_, address_;
-  const Place place_;
+  const Location location_;
   std::unordered_set<ObjectId> watched_;
-  std::unordered_set<ObjectId> unsaid_erased_;  // while Redis was away
+  std::unordered_set<ObjectId> unsent_erased_;  // while Redis was away
   std::uint64_t next_heartbeat_ns_ = 0;
   std::size_t num_members_ = 0;
   bool is_new_ = false;  // to announce all

@@ -40,7 +40,7 @@ int look_up(const std::string& host, int flags, std::string& address) {
 }  // namespace
 
 struct Redis::Lookup {
-  std::atomic<bool> is_done{false};  // then the rest stays as it is
+  std::atomic<bool> is_done{false};  // then the other fields do not change
   int code = 0;
   std::string address;
 };

@@ -1,8 +1,8 @@
 #pragma once
-// Redis: one connection that never waits. Commands are sent in order and answered in order;
-// answers are handed to whoever asked. A connection that breaks is made anew every second, and
-// whoever uses it is told, as it has to say everything again. A name is looked up by a thread of
-// its own each time, as a name server may be silent for long.
+// Redis: one connection that never blocks. Commands are sent in order and answered in order; each
+// answer goes to its command's callback. A connection that breaks is made anew every second, and
+// on_connected is called, as its user has to send everything again. A name is looked up by a thread
+// of its own each time, as a name server may be silent for long.
 #include <poll.h>
 
 #include <deque>
@@ -26,7 +26,7 @@ class Redis {
   Redis& operator=(const Redis&) = delete;
 
   bool is_connected() const { return is_connected_; }
-  // Why the last connection broke, or could not be made.
+  // The reason why the last connection broke, or could not be made.
   const std::string& trouble() const { return trouble_; }
   // Dropped while there is no connection. subscribe: all answers are pushes from then on.
   void command(const std::vector<std::string>& words, Answer answer = {});

@@ -1,7 +1,6 @@
 #pragma once
-// What the directory reads out of Redis's answers. hiredis has made values of the bytes; of what
-// kind they are, and what they say, is up to whoever may write to that Redis, so nothing of it is
-// believed before it was looked at.
+// Checked decoding of Redis's answers. hiredis has made values of the bytes; their types and
+// contents are up to anyone who may write to that Redis, so each is checked before it is used.
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Where sending ends and reading begins to be faster. A Node of its own has a store keep objects of
-// some sizes, then asks for each as another store would, sent and offered in turn; what is sent is
-// copied to its place as a manager does, what is offered is read there, and FIN is said.
+// The size from which on reading is faster than sending. A Node of its own has a store keep objects
+// of some sizes, then asks for each as another store would, sent and offered in turn; sent bytes
+// are copied to their destination as a manager does, offered ones are read there, and FIN is sent.
 #include "calibrate.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Calibration {
     place_.assign(bytes, std::byte{0});
     ObjectId::parse(
         "cal-" + std::to_string(node_.generation() % 1'000'000) + "-" + std::to_string(bytes), id_);
-    say(PeerKind::keep);
+    send_kind(PeerKind::keep);
     await([&] { return answer_ == PeerKind::kept || answer_ == PeerKind::unkept; },
           "keep an object");
     if (answer_ != PeerKind::kept)
@@ -61,7 +61,7 @@ class Calibration {
         check({Code::corrupt, "an object came with other bytes than it was sent with"});
       std::fill(place_.begin(), place_.end(), std::byte{0});
     }
-    say(PeerKind::drop);
+    send_kind(PeerKind::drop);
     const auto median = [](std::vector<double>& times) {
       std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
       return times[kRounds / 2];
@@ -79,7 +79,7 @@ class Calibration {
   void check_code(Code code) {
     if (code != Code::ok) check({code, "the other store: " + std::string(code_name(code))});
   }
-  void say(PeerKind kind, std::uint64_t threshold = 0) {
+  void send_kind(PeerKind kind, std::uint64_t threshold = 0) {
     answer_ = PeerKind::members;
     PeerMessage message;
     message.kind = kind;
@@ -102,7 +102,8 @@ class Calibration {
   void received(const Peer& peer, const PeerMessage& message) {
     if (!(peer == peer_) || message.id != id_) return;
     if (message.kind == PeerKind::ask) {
-      // It fetches what it is to keep. Answered outside of the callback, which may not wait.
+      // The store fetches the object that it shall keep. Answered outside of the callback, which
+      // may not block.
       asked_ = message.number;
       return;
     }
@@ -127,7 +128,7 @@ class Calibration {
   // One object, all of it; nanoseconds.
   std::uint64_t fetch(std::uint64_t threshold) {
     const std::uint64_t begin_ns = monotonic_ns();
-    say(PeerKind::ask, threshold);
+    send_kind(PeerKind::ask, threshold);
     const PeerKind wanted = threshold == 0 ? PeerKind::offer : PeerKind::data;
     await([&] { return answer_ != PeerKind::members; }, "answer");
     if (answer_ != wanted)
@@ -195,8 +196,8 @@ Status write_thresholds(const std::string& file,
   return Code::ok;
 }
 
-// The size that makes the product of all sizes' times least: one that was disturbed, or is about
-// equal both ways, does not decide for the others.
+// The size that makes the product of all sizes' times least: one disturbed measurement, or one that
+// is about equal in both modes, does not decide for the others.
 std::uint64_t crossover(const std::vector<Measured>& sizes) {
   double cost = 0, least = 0;  // logarithms, as against all sent
   std::uint64_t threshold = UINT64_MAX;

@@ -1,6 +1,6 @@
 #pragma once
-// `weft-store calibrate`: from which size on objects are read rather than sent, measured for the
-// fabric that leads to another store and kept in a file that stores read when they start.
+// `weft-store calibrate`: measures, for the fabric that leads to another store, the size from which
+// on objects are read rather than sent, and keeps it in a file that stores read when they start.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,7 +23,7 @@ Status write_thresholds(const std::string& file,
                         const std::map<std::string, std::uint64_t>& thresholds);
 // UINT64_MAX: none of the sizes is faster read.
 std::uint64_t crossover(const std::vector<Measured>& sizes);
-// Prints what it measures. peer_lost, not_permitted (the secret, the file), timed_out, ...
+// Prints its measurements. peer_lost, not_permitted (the secret, the file), timed_out, ...
 Status calibrate(const std::string& address, const std::string& secret, const std::string& file);
 
 }  // namespace weft::objstore

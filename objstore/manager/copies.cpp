@@ -1,47 +1,45 @@
-// Copies on other hosts, which a put waits for. The host that has the object asks others to keep
-// it; they fetch it as any other, and answer.
-#include "manager.hpp"
-#include "objstore/shared/clock.hpp"
+// Replicas on other hosts, which a put waits for. The host that has the object asks others to keep
+// a replica; they fetch it as any other object, and answer.
+#include "copies.hpp"
 
 namespace weft::objstore {
-namespace {
 
-// How long a keeper waits for room before it says that it has none.
-constexpr std::uint64_t kRoomNs = 2'000'000'000;
+void Replicas::start(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) {
+  replications_.emplace(number, Replication{id, num_others, {}, {}, {}});
+  replicate_to(number);
+}
 
-}  // namespace
-
-// Asks as many as are still missing, of those that were not asked before; if there are no more it
-// ends with what was reached.
-void Manager::replicate_to(std::uint64_t number) {
+// Asks as many hosts as are still missing, of those that were not asked before; ends with the
+// number reached if there are no more.
+void Replicas::replicate_to(std::uint64_t number) {
   Replication& replication = replications_.at(number);
   if (replication.kept.size() >= replication.num_others) return end_replication(number);
   PeerMessage message;
   message.kind = PeerKind::keep;
   message.id = replication.id;
   message.number = number;
-  const std::vector<std::uint64_t> members(stores_.begin(), stores_.end());
-  // Another host is the first for another object.
+  const std::vector<std::uint64_t> members(members_.stores().begin(), members_.stores().end());
+  // Objects begin with different hosts.
   const std::size_t first = std::hash<ObjectId>()(replication.id);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::uint64_t member = members[(first + i) % members.size()];
     if (replication.asked.size() - replication.refused.size() >= replication.num_others) return;
-    if (replication.asked.insert(member).second) send(member, message);
+    if (replication.asked.insert(member).second) members_.send(member, message);
   }
   if (replication.asked.size() == replication.kept.size() + replication.refused.size())
     end_replication(number);
 }
 
-void Manager::end_replication(std::uint64_t number) {
+void Replicas::end_replication(std::uint64_t number) {
   const auto found = replications_.find(number);
   if (found == replications_.end()) return;
   const auto num_hosts = static_cast<std::uint32_t>(found->second.kept.size() + 1);
   replications_.erase(found);
-  const auto lock = server_.lock();
-  server_.replicated(number, num_hosts);
+  const auto lock = core_.server.lock();
+  core_.server.replicated(number, num_hosts);
 }
 
-void Manager::keeper_answered(std::uint64_t from, const PeerMessage& message) {
+void Replicas::replica_answered(std::uint64_t from, const PeerMessage& message) {
   const auto found = replications_.find(message.number);
   if (found == replications_.end()) return;
   Replication& replication = found->second;
@@ -52,7 +50,7 @@ void Manager::keeper_answered(std::uint64_t from, const PeerMessage& message) {
   replicate_to(message.number);
 }
 
-void Manager::lost_keeper(std::uint64_t member) {
+void Replicas::lost_replica_holder(std::uint64_t member) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, replication] : replications_) {
     if (!replication.asked.contains(member)) continue;
@@ -63,51 +61,20 @@ void Manager::lost_keeper(std::uint64_t member) {
   for (const std::uint64_t number : numbers) replicate_to(number);
 }
 
-// --- The keeper's side ---
+// --- The replica holder's side ---
 
-void Manager::keep(std::uint64_t from, const PeerMessage& message) {
+void Replicas::keep(std::uint64_t from, const PeerMessage& message) {
   bool is_here;
   {
-    const auto lock = server_.lock();
-    is_here = server_.objects().is_here(message.id);
+    const auto lock = core_.server.lock();
+    is_here = core_.server.objects().is_here(message.id);
   }
-  if (is_here) {
-    PeerMessage answer;
-    answer.kind = PeerKind::kept;
-    answer.id = message.id;
-    answer.number = message.number;
-    return send(from, answer);
-  }
-  Fetch* fetch = fetch_of(message.id);
-  if (fetch == nullptr) {
-    auto made = std::make_unique<Fetch>();
-    fetch = made.get();
-    fetch->id = message.id;
-    fetch->is_wanted = false;
-    fetches_.emplace(message.id, std::move(made));
-  }
-  fetch->keepers[from].insert(message.number);
-  fetch->keep_until_ns = monotonic_ns() + kRoomNs;
-  fetch->holders.insert(from);
-  fetch->failed.erase(from);
-  advance(*fetch);
-}
-
-// Whether the object is here now, by this fetch or another way.
-void Manager::tell_keepers(const Fetch& fetch) {
-  bool is_kept;
-  {
-    const auto lock = server_.lock();
-    is_kept = server_.objects().is_here(fetch.id);
-  }
+  if (!is_here) return fetches_.keep(from, message.id, message.number);
   PeerMessage answer;
-  answer.kind = is_kept ? PeerKind::kept : PeerKind::unkept;
-  answer.id = fetch.id;
-  for (const auto& [keeper, numbers] : fetch.keepers)
-    for (const std::uint64_t number : numbers) {
-      answer.number = number;
-      send(keeper, answer);
-    }
+  answer.kind = PeerKind::kept;
+  answer.id = message.id;
+  answer.number = message.number;
+  members_.send(from, answer);
 }
 
 }  // namespace weft::objstore

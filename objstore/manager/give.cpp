@@ -1,8 +1,9 @@
-// The holder's side of a transfer: objects are sent, or offered to be read for the time of a lease.
+// The holder's side of a transfer: objects are sent, or offered for reading until the end of a
+// lease.
 #include <algorithm>
 #include <new>
 
-#include "manager.hpp"
+#include "give.hpp"
 #include "objstore/shared/checksum.hpp"
 #include "objstore/shared/clock.hpp"
 
@@ -13,7 +14,7 @@ constexpr std::uint64_t kRestoreNs = 20'000'000'000;
 
 }  // namespace
 
-void Manager::give(std::uint64_t to, const PeerMessage& ask) {
+void Serving::give(std::uint64_t to, const PeerMessage& ask) {
   PeerMessage answer;
   answer.id = ask.id;
   answer.number = ask.number;
@@ -21,10 +22,11 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
   std::uint32_t entry = kNoEntry;
   std::uint64_t bytes = 0;
   std::byte* from = nullptr;
+  const std::byte* segment = nullptr;
   bool is_spilled = false;
   {
-    const auto lock = server_.lock();
-    Objects& objects = server_.objects();
+    const auto lock = core_.server.lock();
+    Objects& objects = core_.server.objects();
     entry = objects.find_sealed(ask.id);
     if (entry != kNoEntry) {
       objects.hold(entry);
@@ -33,63 +35,80 @@ void Manager::give(std::uint64_t to, const PeerMessage& ask) {
       answer.metadata_bytes = object.metadata_bytes;
       answer.stamp = objects.stamp_of(entry);
       answer.checksum = objects.checksum_of(entry);
-      segment_ = objects.segment().data();
+      segment = objects.segment().data();
       bytes = objects.bytes_of(entry);
       from = objects.place(entry);
     } else if (objects.is_spilled(ask.id)) {
       is_spilled = true;
-      server_.restore(ask.id);
-      server_.wake();
+      core_.server.restore(ask.id);
+      core_.server.wake();
     }
   }
   if (is_spilled) {
     restores_.emplace(ask.id, Restore{to, monotonic_ns() + kRestoreNs, ask});
     return;
   }
-  if (entry == kNoEntry) return send(to, answer);
+  if (entry == kNoEntry) return members_.send(to, answer);
   const auto drop = [&] {
-    const auto lock = server_.lock();
-    server_.objects().drop(entry);
+    const auto lock = core_.server.lock();
+    core_.server.objects().drop(entry);
   };
   if (ask.wants_checksum && answer.checksum == 0) {
     answer.checksum = checksum_of(from, answer.data_bytes, answer.metadata_bytes);
-    const auto lock = server_.lock();
-    server_.objects().set_checksum(entry, answer.checksum);
+    const auto lock = core_.server.lock();
+    core_.server.objects().set_checksum(entry, answer.checksum);
   }
   if (bytes < std::min(ask.threshold, kMaxSentBytes) && send_contents(to, answer, {from, bytes})) {
     drop();
-  } else if (offer_parts(to, entry, from, bytes, answer.parts)) {
+  } else if (memory_.offer_parts(to, entry, segment, from, bytes, answer.parts)) {
     answer.kind = PeerKind::offer;
-    answer.lease_ms = settings_.lease_ms;
-    count_lease(entry, 1);
-    // The holder keeps it a little longer than it says.
-    leases_.push_back(
-        {to, ask.number, entry, monotonic_ns() + settings_.lease_ms * std::uint64_t{1'100'000}});
-    send(to, answer);
+    answer.lease_ms = core_.settings.lease_ms;
+    memory_.count_lease(entry, 1);
+    // The holder keeps it a little longer than the offer promises.
+    leases_.push_back({to, ask.number, entry,
+                       monotonic_ns() + core_.settings.lease_ms * std::uint64_t{1'100'000}});
+    members_.send(to, answer);
   } else {
     drop();
-    return send(to, answer);
+    return members_.send(to, answer);
   }
-  const std::lock_guard lock(inbox_mutex_);
-  ++counters_.given;
-  counters_.given_bytes += bytes;
+  const std::lock_guard lock(core_.mutex);
+  ++core_.counters.given;
+  core_.counters.given_bytes += bytes;
 }
 
 // False: there is no memory for a copy of so many bytes.
-bool Manager::send_contents(std::uint64_t to, PeerMessage answer,
+bool Serving::send_contents(std::uint64_t to, PeerMessage answer,
                             std::span<const std::byte> contents) {
   answer.kind = PeerKind::data;
   answer.contents = contents;
   try {
-    send(to, answer);
+    members_.send(to, answer);
   } catch (const std::bad_alloc&) {
     return false;
   }
   return true;
 }
 
-// Who asked for it is answered: it is in memory again, or gone.
-void Manager::give_restored(const ObjectId& id) {
+void Serving::received_fin(std::uint64_t from, std::uint64_t number) {
+  for (Lease& lease : leases_)
+    if (lease.peer == from && lease.number == number) lease.ends_ns = 1;
+  std::erase_if(restores_, [&](const auto& waiting) {
+    return waiting.second.to == from && waiting.second.ask.number == number;
+  });
+}
+
+void Serving::forget_restores(std::uint64_t generation) {
+  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
+}
+
+void Serving::drop_all() {
+  for (const Lease& lease : leases_) core_.server.objects().drop(lease.entry);
+  memory_.drop_all();
+}
+
+// Answers the asks that waited for it: the object is in memory again, or gone.
+void Serving::give_restored(const ObjectId& id) {
   if (restores_.empty()) return;
   const auto [begin, end] = restores_.equal_range(id);
   std::vector<Restore> asks;
@@ -98,8 +117,9 @@ void Manager::give_restored(const ObjectId& id) {
   for (const Restore& ask : asks) give(ask.to, ask.ask);
 }
 
-// Those that found no room in time are asked for again, as long as the other host wants them.
-void Manager::repeat_restores(std::uint64_t now_ns) {
+// Restores that found no room in time are requested again, as long as the other host wants the
+// object.
+void Serving::repeat_restores(std::uint64_t now_ns) {
   std::vector<Restore> due;
   std::erase_if(restores_, [&](auto& waiting) {
     if (waiting.second.until_ns > now_ns) return false;
@@ -109,18 +129,18 @@ void Manager::repeat_restores(std::uint64_t now_ns) {
   for (const Restore& restore : due) give(restore.to, restore.ask);
 }
 
-// Those whose time is over, and those of a peer that is lost.
-void Manager::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
+// Ends expired leases, and the leases of a peer that is lost.
+void Serving::end_leases(std::uint64_t now_ns, std::uint64_t of_peer) {
   if (leases_.empty()) return;
   std::erase_if(leases_, [&](const Lease& lease) {
     if (lease.ends_ns > now_ns && lease.peer != of_peer) return false;
     if (lease.ends_ns != 1 && lease.peer != of_peer) {
-      const std::lock_guard lock(inbox_mutex_);
-      ++counters_.leases_ended;
+      const std::lock_guard lock(core_.mutex);
+      ++core_.counters.leases_ended;
     }
-    count_lease(lease.entry, -1);
-    const auto lock = server_.lock();
-    server_.objects().drop(lease.entry);
+    memory_.count_lease(lease.entry, -1);
+    const auto lock = core_.server.lock();
+    core_.server.objects().drop(lease.entry);
     return true;
   });
 }

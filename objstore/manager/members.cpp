@@ -1,46 +1,77 @@
-// Managers of other hosts, which come and go, and what two of them agree on when they meet.
+// Managers of other hosts, which come and go, and the protocol of two that meet.
 //
-// Meeting. Two managers have met from their first link on until one of them has lost its links to
-// the other. All that they know of each other is of that meeting: who holds what, leases, asks,
+// Meeting. A meeting of two managers lasts from their first link until one of them has lost its
+// links to the other. All that they know of each other belongs to it: holders, leases, asks,
 // pushes. One of them may notice a loss that the other one does not, so:
-//  1. Of two that were told of each other the one with the higher generation connects; whoever has
-//     lost the other does, for ten minutes.
-//  2. The first link is the current one: what is sent goes over it. Links that come while there is
-//     one are spares, and silent. What comes is taken from all.
+//  1. Of two managers that learned of each other the one with the higher generation connects; a
+//     manager that has lost the other connects, too, for ten minutes.
+//  2. The first link is the current one: messages are sent over it. Links that come while there is
+//     one are spares, and silent. Messages are received from all.
 //  3. A meeting begins with a greeting over the current link, `members` with the number of the
-//     meeting. A manager counts its meetings, so a higher number than the last one of a peer tells
-//     that the peer has forgotten this manager; any other number tells nothing.
-//  4. Who hears of that forgets the peer, too. The greeting's link becomes the current one, and the
-//     one before is closed.
-//  5. Whoever hears a number for the first time greets back, with its own meeting's, which it has
-//     said before: the peer may have heard that in a meeting that it has forgotten since. It ends
-//     there, as to the peer it is no new number then.
+//     meeting. A manager counts its meetings, so a number higher than the peer's last one means
+//     that the peer has forgotten this manager; any other number means nothing.
+//  4. A manager that receives such a number forgets the peer, too. The greeting's link becomes the
+//     current one, and the one before is closed.
+//  5. A manager that receives a number for the first time greets back with its own meeting's
+//  number,
+//     though it has sent it before: the peer may have received that in a meeting that it has
+//     forgotten since. It ends there, as to the peer it is no new number then.
 //  6. When the current link is lost all is forgotten. A spare, if there is one, becomes the current
 //     link of a new meeting: a message that was lost with the old one is never waited for.
 #include <algorithm>
 
-#include "manager.hpp"
+#include "members.hpp"
 #include "objstore/shared/clock.hpp"
 #include "objstore/store/log.hpp"
 #include "peer/address.hpp"
+#include "peer/sockets.hpp"
 
 namespace weft::objstore {
 namespace {
 
 constexpr std::uint64_t kReconnectNs = 1'000'000'000;
-// How long one that was lost is looked for: it may have slept, or the way there was gone.
+// A lost peer is searched for so long: it may have slept, or its route was gone.
 constexpr std::uint64_t kForgetNs = 600'000'000'000;
+
+// Checks that it can be an address; a name is resolved later, again and again.
+Status check_address(const std::string& address) {
+  peer::NodeAddress of_node;
+  peer::SocketAddress of_socket;
+  Status status = peer::is_address_text(address)
+                      ? peer::from_text(address, of_node)
+                      : peer::resolve(address, of_socket, peer::Names::refuse);
+  if (status.code() != Code::bad_argument && status.code() != Code::corrupt) return Code::ok;
+  return {Code::bad_argument, "--peers " + address + ": " + status.text()};
+}
 
 }  // namespace
 
+Status Members::check_peers() const {
+  for (const std::string& address : core_.settings.peers)
+    if (Status status = check_address(address); !status) return status;
+  return Code::ok;
+}
+
+const Peer* Members::link(std::uint64_t generation) const {
+  const auto found = peers_.find(generation);
+  return found != peers_.end() ? &found->second : nullptr;
+}
+
+std::uint64_t Members::connected_to(const std::string& address) const {
+  const auto known = connected_.find(address);
+  if (known == connected_.end()) return 0;
+  return known->second == core_.self || has_link(known->second) ? known->second : 0;
+}
+
 // --- Links ---
 
-void Manager::connect(const std::string& address) {
+void Members::connect(const std::string& address) {
   if (!connecting_.insert(address).second) return;
-  node_->connect_async(address, [this, address](const Status& status, const Peer& peer) {
+  core_.node->connect_async(address, [this, address](const Status& status, const Peer& peer) {
     connecting_.erase(address);
-    // Hearsay of who has ended is forgotten; whoever comes back is told of anew. One that was met
-    // may be out of reach for a while, unless another listens there now.
+    // The reported address of a manager that has ended is forgotten; one that comes back is
+    // reported anew. A manager that was met may be out of reach for a while, unless another listens
+    // there now.
     std::erase_if(addresses_, [&](const auto& known) {
       if (known.second != address) return false;
       if (status) return known.first != peer.generation() && !peers_.contains(known.first);
@@ -51,9 +82,10 @@ void Manager::connect(const std::string& address) {
   });
 }
 
-// Of addresses that the user gave, when it is another trouble than before.
-void Manager::log_connecting(const std::string& address, const Status& status) {
-  if (std::find(settings_.peers.begin(), settings_.peers.end(), address) == settings_.peers.end())
+// Logs trouble with an address that the user gave, when it differs from the last one.
+void Members::log_connecting(const std::string& address, const Status& status) {
+  if (std::find(core_.settings.peers.begin(), core_.settings.peers.end(), address) ==
+      core_.settings.peers.end())
     return;
   if (status) {
     troubles_.erase(address);
@@ -64,44 +96,45 @@ void Manager::log_connecting(const std::string& address, const Status& status) {
             "; it is tried again each second");
 }
 
-void Manager::log_version(const Peer& peer, std::uint8_t version) {
+void Members::log_version(const Peer& peer, std::uint8_t version) {
   if (!other_versions_.insert(peer.generation()).second) return;
   write_log("peer '" + printable(peer.name()) + "' speaks version " + std::to_string(version) +
             " of the stores' protocol, and this store version " + std::to_string(kPeerVersion) +
             ": they exchange nothing until both run one release");
 }
 
-// Where it can be reached, as people write it.
-std::string Manager::address_of(std::uint64_t generation) const {
+// The peer's address as people write it.
+std::string Members::address_of(std::uint64_t generation) const {
   for (const auto& [address, connected] : connected_)
     if (connected == generation && !peer::is_address_text(address)) return address;
   const auto known = addresses_.find(generation);
   peer::NodeAddress address;
   if (known == addresses_.end() || !peer::from_text(known->second, address) ||
       address.bootstraps.empty())
-    return "an address that it does not tell";
+    return "an address that it does not report";
   const auto reached =
       std::find_if(address.bootstraps.begin(), address.bootstraps.end(),
                    [](const std::string& one) { return !one.starts_with("unix:"); });
   return reached != address.bootstraps.end() ? *reached : address.bootstraps.front();
 }
 
-void Manager::connect_missing(std::uint64_t now_ns) {
+void Members::connect_missing(std::uint64_t now_ns) {
   if (now_ns < next_connect_ns_) return;
   next_connect_ns_ = now_ns + kReconnectNs;
   forget_silent(now_ns);
-  for (const std::string& address : settings_.peers) {
+  for (const std::string& address : core_.settings.peers) {
     const auto found = connected_.find(address);
-    if (found == connected_.end() || (found->second != self_ && !peers_.contains(found->second)))
+    if (found == connected_.end() ||
+        (found->second != core_.self && !peers_.contains(found->second)))
       connect(address);
   }
   for (const auto& [generation, address] : addresses_)
     if (!peers_.contains(generation) &&
-        (generation < self_ || silent_since_ns_.contains(generation)))
+        (generation < core_.self || silent_since_ns_.contains(generation)))
       connect(address);
 }
 
-void Manager::forget_silent(std::uint64_t now_ns) {
+void Members::forget_silent(std::uint64_t now_ns) {
   std::erase_if(silent_since_ns_, [&](const auto& silent) {
     const auto& [generation, since_ns] = silent;
     if (now_ns - since_ns > kForgetNs) addresses_.erase(generation);
@@ -109,25 +142,25 @@ void Manager::forget_silent(std::uint64_t now_ns) {
   });
 }
 
-void Manager::learned(const Member& member) {
-  if (member.generation == self_ || addresses_.size() >= kMaxMembers) return;
+void Members::learned(const Member& member) {
+  if (member.generation == core_.self || addresses_.size() >= kMaxMembers) return;
   if (addresses_.emplace(member.generation, member.address).second) next_connect_ns_ = 0;
 }
 
-void Manager::joined(const Peer& peer) {
+void Members::joined(const Peer& peer) {
   const std::uint64_t generation = peer.generation();
-  if (is_over_ || generation == self_) return;
+  if (core_.is_over || generation == core_.self) return;
   if (peers_.emplace(generation, peer).second)
     meet(generation);
   else
     spares_.push_back(peer);
 }
 
-void Manager::lost(const Peer& peer, const Status& why) {
+void Members::lost(const Peer& peer, const Status& why) {
   const std::uint64_t generation = peer.generation();
   std::erase(spares_, peer);
   const auto found = peers_.find(generation);
-  if (is_over_ || found == peers_.end() || !(found->second == peer)) return;
+  if (core_.is_over || found == peers_.end() || !(found->second == peer)) return;
   if (stores_.contains(generation))
     write_log("peer '" + printable(peer.name()) + "' at " + address_of(generation) +
               " was lost: " + printable(why.text()));
@@ -137,53 +170,53 @@ void Manager::lost(const Peer& peer, const Status& why) {
   if (spare != spares_.end()) {
     found->second = *spare;
     spares_.erase(spare);
-    part(generation);
+    user_.forget_peer(generation);
     return meet(generation);
   }
   peers_.erase(found);
   meetings_.erase(generation);
   if (addresses_.contains(generation)) silent_since_ns_[generation] = monotonic_ns();
   // Over a spare link the peer may still be reading; then leases end by their time.
-  end_leases(monotonic_ns(), generation);
-  part(generation);
+  user_.links_lost(generation);
+  user_.forget_peer(generation);
 }
 
 // --- Meetings ---
 
-void Manager::meet(std::uint64_t generation) {
+void Members::meet(std::uint64_t generation) {
   meetings_[generation] = {++num_meetings_, 0, silent_since_ns_.erase(generation) != 0};
   greet(generation);
-  advance_those_of(generation);
+  user_.met(generation);
 }
 
-void Manager::greet(std::uint64_t generation) {
+void Members::greet(std::uint64_t generation) {
   PeerMessage message;
   message.kind = PeerKind::members;
   message.number = meetings_.at(generation).number;
-  Member self{self_, {}};
-  if (node_->address(self.address)) message.members.push_back(self);
+  Member self{core_.self, {}};
+  if (core_.node->address(self.address)) message.members.push_back(self);
   for (const auto& [known, address] : addresses_)
     if (known != generation && peers_.contains(known) && message.members.size() < kMaxMembers)
       message.members.push_back({known, address});
   send(generation, message);
-  if (sockets_ != nullptr) tell_socket(generation);
+  user_.greeted(generation);
 }
 
-void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
+void Members::received_members(const Peer& peer, const PeerMessage& message) {
   const std::uint64_t from = peer.generation();
-  if (from == self_ || !peers_.contains(from)) return;
+  if (from == core_.self || !peers_.contains(from)) return;
   const bool was_store = stores_.contains(from);
   bool is_back = false;
   if (message.number > meetings_.at(from).theirs) {
-    heard_greeting(peer, message.number);
+    received_greeting(peer, message.number);
     is_back = std::exchange(meetings_.at(from).was_lost, false);
   }
   for (const Member& member : message.members) {
-    if (member.generation == self_ ||
+    if (member.generation == core_.self ||
         (addresses_.size() >= kMaxMembers && !addresses_.contains(member.generation)))
       continue;
     const bool is_new = addresses_.emplace(member.generation, member.address).second;
-    // Who has come while it was away has not been told of it.
+    // Managers that came while it was away do not know its address yet.
     if (!is_new && !(is_back && member.generation == from)) continue;
     PeerMessage news;
     news.kind = PeerKind::members;
@@ -197,67 +230,53 @@ void Manager::heard_members(const Peer& peer, const PeerMessage& message) {
               std::string(peer.fabric()));
 }
 
-void Manager::heard_greeting(const Peer& peer, std::uint64_t number) {
+void Members::received_greeting(const Peer& peer, std::uint64_t number) {
   const std::uint64_t from = peer.generation();
   const bool was_forgotten = std::exchange(meetings_.at(from).theirs, number) != 0;
   if (was_forgotten) {
     const Peer before = std::exchange(peers_.at(from), peer);
     if (!(before == peer)) {
       std::erase(spares_, peer);
-      node_->close(before);
+      core_.node->close(before);
     }
-    part(from);
+    user_.forget_peer(from);
   }
   greet(from);
   stores_.insert(from);
   {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.emplace(from, std::pair(peer.name(), std::string(peer.fabric())));
+    const std::lock_guard lock(core_.mutex);
+    core_.peer_names.emplace(from, std::pair(peer.name(), std::string(peer.fabric())));
   }
-  directory_->joined(from);
+  user_.store_joined(from);
 }
 
-// Forgets all that this host and the peer have with each other.
-void Manager::part(std::uint64_t generation) {
-  socket_addresses_.erase(generation);
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    peer_names_.erase(generation);
+// --- Sending ---
+
+void Members::send(std::uint64_t to, const PeerMessage& message) {
+  if (to == core_.self) {
+    user_.handle(core_.self, message);
+    return;
   }
-  std::erase_if(restores_, [&](const auto& waiting) { return waiting.second.to == generation; });
-  if (stores_.erase(generation) != 0) {
-    directory_->lost(generation);
-    // The one who was to answer may be gone.
-    const std::map<std::uint64_t, Confirm> confirms = confirms_;
-    for (const auto& [number, confirm] : confirms) directory_->confirm(confirm.id, number);
-  }
-  std::vector<Fetch*> concerned;
-  for (const auto& [id, fetch] : fetches_) {
-    const bool is_asked =
-        std::any_of(fetch->asks.begin(), fetch->asks.end(),
-                    [generation](const auto& ask) { return ask->holder == generation; });
-    if (fetch->keepers.erase(generation) + fetch->holders.erase(generation) != 0 || is_asked)
-      concerned.push_back(fetch.get());
-  }
-  for (Fetch* fetch : concerned) {
-    for (std::size_t i = fetch->asks.size(); i-- > 0;) {
-      const Ask& ask = *fetch->asks[i];
-      // Reads end by themselves.
-      if (ask.holder == generation && !ask.is_reading) end_ask(*fetch, ask, true);
-    }
-    advance(*fetch);
-  }
-  lost_keeper(generation);
-  lost_target(generation);
-  lost_pusher(generation);
+  const auto found = peers_.find(to);
+  if (found == peers_.end()) return;  // its meaning is sent again when members change
+  outbox_.send(*core_.node, found->second, message);
 }
 
-// Fetches of objects that this host holds: it can be asked now.
-void Manager::advance_those_of(std::uint64_t holder) {
-  std::vector<Fetch*> known;
-  for (const auto& [id, fetch] : fetches_)
-    if (fetch->holders.contains(holder)) known.push_back(fetch.get());
-  for (Fetch* fetch : known) advance(*fetch);
+void Outbox::send(Node& node, const Peer& link, const PeerMessage& message) {
+  auto outgoing = std::make_unique<Outgoing>();
+  outgoing->bytes = encode(message);
+  node.send(link, outgoing->bytes.data(), outgoing->bytes.size(), outgoing->operation);
+  if (!outgoing->operation.is_done()) outgoing_.push_back(std::move(outgoing));
+}
+
+// Most sends complete in their order. All are checked only when they have become twice as many, so
+// that a list of thousands costs the same for each, and a slow peer no memory.
+void Outbox::forget_sent() {
+  const auto is_done = [](const auto& message) { return message->operation.is_done(); };
+  while (!outgoing_.empty() && is_done(outgoing_.front())) outgoing_.pop_front();
+  if (outgoing_.size() < most_outgoing_) return;
+  std::erase_if(outgoing_, is_done);
+  most_outgoing_ = std::max<std::size_t>(64, 2 * outgoing_.size());
 }
 
 }  // namespace weft::objstore

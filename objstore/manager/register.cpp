@@ -1,37 +1,39 @@
-// What of the segment other hosts can read. Either each piece of it, registered once for good: then
-// a key of a piece opens all that lies in it. Or each object for as long as it is offered, by a key
-// that only the host that asked can use.
+// The memory of the segment that other hosts can read. Either each piece of it, registered once for
+// good: then the key of a piece opens everything in it. Or each object for as long as it is
+// offered, by a key that only the host that asked can use.
 #include <algorithm>
 
-#include "manager.hpp"
+#include "register.hpp"
 
 namespace weft::objstore {
 
 // The segment only grows, and each piece of it is registered once.
-Status Manager::register_pieces() {
+Status ReadableMemory::register_pieces() {
   std::uint64_t bytes;
   std::byte* data;
   {
-    const auto lock = server_.lock();
-    bytes = server_.objects().segment().bytes();
-    data = server_.objects().segment().data();
+    const auto lock = core_.server.lock();
+    bytes = core_.server.objects().segment().bytes();
+    data = core_.server.objects().segment().data();
   }
   const std::uint64_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
   if (begin == bytes) return Code::ok;
-  Piece piece{begin, bytes - begin, {}};
-  if (Status status = node_->register_memory(data + begin, bytes - begin); !status) return status;
-  if (Status status = node_->key(data + begin, kRead, piece.key); !status) return status;
+  RegisteredPiece piece{begin, bytes - begin, {}};
+  if (Status status = core_.node->register_memory(data + begin, bytes - begin); !status)
+    return status;
+  if (Status status = core_.node->key(data + begin, kRead, piece.key); !status) return status;
   pieces_.push_back(piece);
   return Code::ok;
 }
 
-// Where a peer can read an object that is held for it.
-Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* place,
-                            std::uint64_t bytes, std::vector<OfferPart>& parts) {
-  if (!settings_.registers_objects) {
+// Appends the registered ranges where a peer can read an object that is held for it.
+Status ReadableMemory::offer_parts(std::uint64_t to, std::uint32_t entry, const std::byte* segment,
+                                   std::byte* place, std::uint64_t bytes,
+                                   std::vector<OfferPart>& parts) {
+  if (!core_.settings.registers_objects) {
     if (Status status = register_pieces(); !status) return status;
-    const auto offset = static_cast<std::uint64_t>(place - segment_);
-    for (const Piece& piece : pieces_) {
+    const auto offset = static_cast<std::uint64_t>(place - segment);
+    for (const RegisteredPiece& piece : pieces_) {
       const std::uint64_t begin = std::max(offset, piece.begin);
       const std::uint64_t end = std::min(offset + bytes, piece.begin + piece.bytes);
       if (begin < end) parts.push_back({piece.key, begin - piece.begin, end - begin});
@@ -39,33 +41,33 @@ Status Manager::offer_parts(std::uint64_t to, std::uint32_t entry, std::byte* pl
     return Code::ok;
   }
   if (bytes == 0) return Code::ok;
-  const auto peer = peers_.find(to);
-  if (peer == peers_.end()) return Code::peer_lost;
+  const Peer* peer = members_.link(to);
+  if (peer == nullptr) return Code::peer_lost;
   const auto [found, is_new] = registered_.emplace(entry, Registered{place, 0});
   if (is_new) {
-    if (Status status = node_->register_memory(place, bytes); !status) {
+    if (Status status = core_.node->register_memory(place, bytes); !status) {
       registered_.erase(found);
       return status;
     }
-    // Of the registration's own, until it has been taken back.
-    const auto lock = server_.lock();
-    server_.objects().hold(entry);
+    // The registration's own reference, until it is deregistered.
+    const auto lock = core_.server.lock();
+    core_.server.objects().hold(entry);
   }
   OfferPart part{{}, 0, bytes};
-  Status status = node_->key(place, kRead, part.key, peer->second);
+  Status status = core_.node->key(place, kRead, part.key, *peer);
   if (status) parts.push_back(part);
   return status;
 }
 
-// A lease more on an object, or one less.
-void Manager::count_lease(std::uint32_t entry, int more) {
+// Counts one lease more or less on an object.
+void ReadableMemory::count_lease(std::uint32_t entry, int more) {
   const auto found = registered_.find(entry);
   if (found != registered_.end()) found->second.num_leases += more;
 }
 
-// Takes back what nobody reads any more. Waits until the reader's Node has let go of it too, and
+// Deregisters objects without a lease. Waits until the reader's Node has let go of them too, and
 // meanwhile serves others: an object may be registered anew before this one has ended.
-void Manager::end_registrations() {
+void ReadableMemory::end_registrations() {
   std::vector<std::pair<std::uint32_t, std::byte*>> over;
   std::erase_if(registered_, [&](const auto& one) {
     if (one.second.num_leases > 0) return false;
@@ -73,10 +75,14 @@ void Manager::end_registrations() {
     return true;
   });
   for (const auto& [entry, place] : over) {
-    [[maybe_unused]] const Status status = node_->deregister_memory(place);
-    const auto lock = server_.lock();
-    server_.objects().drop(entry);
+    [[maybe_unused]] const Status status = core_.node->deregister_memory(place);
+    const auto lock = core_.server.lock();
+    core_.server.objects().drop(entry);
   }
+}
+
+void ReadableMemory::drop_all() {
+  for (const auto& [entry, registered] : registered_) core_.server.objects().drop(entry);
 }
 
 }  // namespace weft::objstore

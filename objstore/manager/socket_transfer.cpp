@@ -47,7 +47,7 @@ void send_at_once(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Of one send or recv. Again: -1 with errno EAGAIN.
+// Checks the result of one send or recv. Again: -1 with errno EAGAIN.
 bool is_broken(ssize_t result) {
   return result == 0 || (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
@@ -72,7 +72,7 @@ int flush(int fd, std::string& unsent) {
 }  // namespace
 
 SocketTransfer::~SocketTransfer() {
-  for (const Giving& giving : giving_)
+  for (const ServingConnection& giving : giving_)
     if (giving.is_holding) user_.drop(giving.object);
 }
 
@@ -102,12 +102,12 @@ Status SocketTransfer::listen(const std::string& address) {
   return Code::ok;
 }
 
-// --- The asker's side ---
+// --- The requester's side ---
 
-SocketTransfer::Asking& SocketTransfer::connection_to(const std::string& address) {
-  for (Asking& asking : asking_)
+SocketTransfer::RequestConnection& SocketTransfer::connection_to(const std::string& address) {
+  for (RequestConnection& asking : asking_)
     if (asking.address == address) return asking;
-  Asking& asking = asking_.emplace_back();
+  RequestConnection& asking = asking_.emplace_back();
   asking.address = address;
   asking.moved_ns = monotonic_ns();
   const auto colon = address.rfind(':');
@@ -125,8 +125,8 @@ SocketTransfer::Asking& SocketTransfer::connection_to(const std::string& address
 }
 
 void SocketTransfer::ask(const std::string& address, const ObjectId& id, std::uint64_t number) {
-  Asking& asking = connection_to(address);
-  Request request{};
+  RequestConnection& asking = connection_to(address);
+  ObjectRequest request{};
   request.magic = kSocketMagic;
   request.id = id;
   request.number = number;
@@ -136,7 +136,7 @@ void SocketTransfer::ask(const std::string& address, const ObjectId& id, std::ui
 }
 
 void SocketTransfer::cancel(std::uint64_t number) {
-  for (Asking& asking : asking_)
+  for (RequestConnection& asking : asking_)
     for (std::size_t i = 0; i < asking.asked.size(); ++i)
       if (asking.asked[i] == number) {
         asking.asked[i] = 0;
@@ -144,8 +144,8 @@ void SocketTransfer::cancel(std::uint64_t number) {
       }
 }
 
-void SocketTransfer::take_answer(Asking& asking) {
-  const Answer& answer = asking.answer;
+void SocketTransfer::take_answer(RequestConnection& asking) {
+  const ObjectAnswer& answer = asking.answer;
   const std::uint64_t number = asking.asked.front();
   asking.left = answer.is_here != 0 ? answer.data_bytes + answer.metadata_bytes : 0;
   asking.to = nullptr;
@@ -156,11 +156,11 @@ void SocketTransfer::take_answer(Asking& asking) {
     return;
   }
   asking.to = user_.make_room(number, answer.data_bytes, answer.metadata_bytes);
-  // Whoever has no place for it has ended the ask.
+  // A user without room has ended the ask.
   if (asking.to == nullptr) asking.asked.front() = 0;
 }
 
-void SocketTransfer::end_object(Asking& asking) {
+void SocketTransfer::end_object(RequestConnection& asking) {
   const std::uint64_t number = asking.asked.front();
   asking.asked.pop_front();
   asking.answer_bytes = 0;
@@ -168,14 +168,14 @@ void SocketTransfer::end_object(Asking& asking) {
   if (number != 0) user_.arrived(number);
 }
 
-void SocketTransfer::fail_all(Asking& asking) {
+void SocketTransfer::fail_all(RequestConnection& asking) {
   const std::deque<std::uint64_t> asked = std::exchange(asking.asked, {});
   asking.to = nullptr;
   for (const std::uint64_t number : asked)
     if (number != 0) user_.failed(number, false);
 }
 
-SocketTransfer::Moved SocketTransfer::advance(Asking& asking, std::uint64_t now_ns) {
+SocketTransfer::Moved SocketTransfer::advance(RequestConnection& asking, std::uint64_t now_ns) {
   if (!asking.socket) return Moved::broken;
   const int fd = asking.socket.get();
   bool has_moved = false;
@@ -201,7 +201,7 @@ SocketTransfer::Moved SocketTransfer::advance(Asking& asking, std::uint64_t now_
       if (got < 0) break;
       has_moved = true;
       if (asking.answer_bytes < sizeof asking.answer) continue;
-      // What was not asked for, or can't be a length.
+      // An answer without a request, or an impossible length.
       if (asking.asked.empty() || asking.answer.magic != kSocketMagic ||
           asking.answer.data_bytes > INT64_MAX)
         return Moved::broken;
@@ -230,13 +230,13 @@ void SocketTransfer::accept_all(std::uint64_t now_ns) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return;
     send_at_once(socket.get());
-    Giving& giving = giving_.emplace_back();
+    ServingConnection& giving = giving_.emplace_back();
     giving.socket = std::move(socket);
     giving.moved_ns = now_ns;
   }
 }
 
-SocketTransfer::Moved SocketTransfer::advance(Giving& giving, std::uint64_t now_ns) {
+SocketTransfer::Moved SocketTransfer::advance(ServingConnection& giving, std::uint64_t now_ns) {
   const int fd = giving.socket.get();
   bool has_moved = false;
   for (int i = 0; i < kPiecesAtOnce; ++i) {
@@ -268,7 +268,7 @@ SocketTransfer::Moved SocketTransfer::advance(Giving& giving, std::uint64_t now_
         giving.is_holding = user_.hold(giving.request.id, giving.object);
         giving.sent = 0;
         giving.total = giving.object.data_bytes + giving.object.metadata_bytes;
-        Answer answer{};
+        ObjectAnswer answer{};
         answer.magic = kSocketMagic;
         answer.is_here = giving.is_holding;
         answer.number = giving.request.number;
@@ -288,20 +288,20 @@ SocketTransfer::Moved SocketTransfer::advance(Giving& giving, std::uint64_t now_
 bool SocketTransfer::progress(std::uint64_t now_ns) {
   accept_all(now_ns);
   bool has_moved = false;
-  const auto is_stuck = [&](std::uint64_t moved_ns) {
+  const auto is_idle_too_long = [&](std::uint64_t moved_ns) {
     return moved_ns + idle_ms_ * std::uint64_t{1'000'000} < now_ns;
   };
   for (auto asking = asking_.begin(); asking != asking_.end();) {
     Moved moved = advance(*asking, now_ns);
-    if (moved == Moved::nothing && !asking->asked.empty() && is_stuck(asking->moved_ns))
+    if (moved == Moved::nothing && !asking->asked.empty() && is_idle_too_long(asking->moved_ns))
       moved = Moved::broken;
     has_moved |= moved == Moved::something;
     if (moved != Moved::broken) {
       ++asking;
       continue;
     }
-    // Those that are told may ask anew, through another connection.
-    std::list<Asking> broken;
+    // The user may ask anew in failed(), through another connection.
+    std::list<RequestConnection> broken;
     broken.splice(broken.begin(), asking_, asking++);
     fail_all(broken.front());
   }
@@ -309,7 +309,8 @@ bool SocketTransfer::progress(std::uint64_t now_ns) {
     Moved moved = advance(*giving, now_ns);
     const bool is_due = !giving->has_asked || giving->is_holding || giving->request_bytes != 0 ||
                         !giving->unsent.empty();
-    if (moved == Moved::nothing && is_due && is_stuck(giving->moved_ns)) moved = Moved::broken;
+    if (moved == Moved::nothing && is_due && is_idle_too_long(giving->moved_ns))
+      moved = Moved::broken;
     has_moved |= moved == Moved::something;
     if (moved != Moved::broken) {
       ++giving;
@@ -327,11 +328,11 @@ void SocketTransfer::await(std::vector<pollfd>& descriptors) const {
   const auto events = [](bool reads, bool writes) {
     return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
   };
-  for (const Asking& asking : asking_)
+  for (const RequestConnection& asking : asking_)
     if (asking.socket)
       descriptors.push_back(
           {asking.socket.get(), events(true, !asking.is_connected || !asking.unsent.empty()), 0});
-  for (const Giving& giving : giving_) {
+  for (const ServingConnection& giving : giving_) {
     const bool has_more = giving.is_holding || !giving.unsent.empty();
     descriptors.push_back({giving.socket.get(), events(!has_more, has_more), 0});
   }

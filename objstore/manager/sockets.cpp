@@ -1,41 +1,60 @@
-// Objects over sockets instead of over the Node (socket_transfer.hpp), which still tells who there
-// is and, with the embedded directory, who has what.
+// Objects over sockets instead of over the Node (socket_transfer.hpp), which still carries the
+// members and, with the embedded directory, the holders.
 #include <algorithm>
 #include <cstring>
 #include <new>
 
-#include "manager.hpp"
+#include "sockets.hpp"
+
+#include "fetch.hpp"
 #include "objstore/shared/clock.hpp"
 
 namespace weft::objstore {
 
-Status Manager::open_sockets() {
-  if (settings_.protocol == "node") return Code::ok;
-  if (settings_.listen.empty())
+Status SocketRoute::open() {
+  if (core_.settings.protocol == "node") return Code::ok;
+  if (core_.settings.listen.empty())
     return {Code::bad_argument, "--protocol socket needs --listen host:port"};
   SocketUser& user = *this;
-  sockets_ = std::make_unique<SocketTransfer>(user, settings_.lease_ms);
-  return sockets_->listen(settings_.listen.front());
+  transfer_ = std::make_unique<SocketTransfer>(user, core_.settings.lease_ms);
+  return transfer_->listen(core_.settings.listen.front());
 }
 
-// Where this one can be asked.
-void Manager::tell_socket(std::uint64_t to) {
+void SocketRoute::ask(std::uint64_t holder, const ObjectId& id, std::uint64_t number) {
+  transfer_->ask(addresses_.at(holder), id, number);
+}
+
+void SocketRoute::cancel(std::uint64_t number) {
+  if (transfer_ != nullptr) transfer_->cancel(number);
+}
+
+// Sends the address where this manager's socket protocol listens.
+void SocketRoute::send_address(std::uint64_t to) {
+  if (transfer_ == nullptr) return;
   PeerMessage message;
   message.kind = PeerKind::socket;
-  message.members = {{self_, sockets_->address()}};
-  send(to, message);
+  message.members = {{core_.self, transfer_->address()}};
+  members_.send(to, message);
 }
 
-void Manager::learn_socket(std::uint64_t from, const PeerMessage& message) {
-  if (sockets_ == nullptr || message.members.size() != 1) return;
-  socket_addresses_[from] = message.members.front().address;
-  advance_those_of(from);
+void SocketRoute::received_address(std::uint64_t from, const PeerMessage& message) {
+  if (transfer_ == nullptr || message.members.size() != 1) return;
+  addresses_[from] = message.members.front().address;
+  fetches_.advance_those_of(from);
 }
 
-bool Manager::hold(const ObjectId& id, HeldObject& object) {
+bool SocketRoute::progress(std::uint64_t now_ns) {
+  return transfer_ != nullptr && transfer_->progress(now_ns);
+}
+
+void SocketRoute::await(std::vector<pollfd>& descriptors) const {
+  if (transfer_ != nullptr) transfer_->await(descriptors);
+}
+
+bool SocketRoute::hold(const ObjectId& id, HeldObject& object) {
   {
-    const auto lock = server_.lock();
-    Objects& objects = server_.objects();
+    const auto lock = core_.server.lock();
+    Objects& objects = core_.server.objects();
     object.entry = objects.find_sealed(id);
     if (object.entry == kNoEntry) return false;
     objects.hold(object.entry);
@@ -44,44 +63,55 @@ bool Manager::hold(const ObjectId& id, HeldObject& object) {
     object.data_bytes = entry.data_bytes;
     object.metadata_bytes = entry.metadata_bytes;
   }
-  const std::lock_guard lock(inbox_mutex_);
-  ++counters_.given;
-  counters_.given_bytes += object.data_bytes + object.metadata_bytes;
+  const std::lock_guard lock(core_.mutex);
+  ++core_.counters.given;
+  core_.counters.given_bytes += object.data_bytes + object.metadata_bytes;
   return true;
 }
 
-void Manager::drop(const HeldObject& object) {
-  const auto lock = server_.lock();
-  server_.objects().drop(object.entry);
+void SocketRoute::drop(const HeldObject& object) {
+  const auto lock = core_.server.lock();
+  core_.server.objects().drop(object.entry);
 }
 
+std::byte* SocketRoute::make_room(std::uint64_t number, std::uint64_t data_bytes,
+                                  std::uint32_t metadata_bytes) {
+  return fetches_.room_for_socket(number, data_bytes, metadata_bytes);
+}
+void SocketRoute::arrived(std::uint64_t number) { fetches_.socket_arrived(number); }
+void SocketRoute::failed(std::uint64_t number, bool is_absent) {
+  fetches_.socket_failed(number, is_absent);
+}
+
+// --- The asks of fetches ---
+
 // The fetch of this number, with its one ask.
-Manager::Ask& Manager::socket_ask(std::uint64_t number) {
+Ask& Fetches::socket_ask(std::uint64_t number) {
   Fetch& fetch = *asks_.at(number);
   return **std::find_if(fetch.asks.begin(), fetch.asks.end(),
                         [number](const auto& ask) { return ask->number == number; });
 }
 
-std::byte* Manager::make_room(std::uint64_t number, std::uint64_t data_bytes,
-                              std::uint32_t metadata_bytes) {
+std::byte* Fetches::room_for_socket(std::uint64_t number, std::uint64_t data_bytes,
+                                    std::uint32_t metadata_bytes) {
   Fetch& fetch = *asks_.at(number);
-  const Sizes sizes{data_bytes, metadata_bytes, 0, 0};
+  const ObjectSizes sizes{data_bytes, metadata_bytes, 0, 0};
   if (fetch.has_place && fetch.sizes != sizes) lose_place(fetch);
   if (fetch.has_place || make_place(fetch, sizes)) {
     if (fetch.into == nullptr) return fetch.to;
-    // The protocol sends objects whole, for which a client's own memory need not have room.
+    // The protocol sends whole objects, for which a client's own memory need not have room.
     fetch.whole.reset(new (std::nothrow) std::byte[data_bytes + metadata_bytes + 1]);
     if (fetch.whole != nullptr) return fetch.whole.get();
     fetch.outcome = {Code::no_memory};
     forget(fetch);
     return nullptr;
   }
-  // It is over, and gone, or will be asked for anew when there may be room.
+  // The fetch has ended, and is gone, or asks anew when there may be room.
   if (asks_.contains(number)) end_ask(fetch, socket_ask(number), false);
   return nullptr;
 }
 
-void Manager::arrived(std::uint64_t number) {
+void Fetches::socket_arrived(std::uint64_t number) {
   Fetch& fetch = *asks_.at(number);
   const Ask& ask = socket_ask(number);
   fetch.givers.insert(ask.holder);
@@ -92,7 +122,7 @@ void Manager::arrived(std::uint64_t number) {
   advance(fetch);
 }
 
-void Manager::failed(std::uint64_t number, bool is_absent) {
+void Fetches::socket_failed(std::uint64_t number, bool is_absent) {
   Fetch& fetch = *asks_.at(number);
   const Ask& ask = socket_ask(number);
   if (is_absent) fetch.holders.erase(ask.holder);

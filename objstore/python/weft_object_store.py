@@ -125,8 +125,8 @@ def _raise(code, identifier=None):
     raise Error(_name(code), text, identifier)
 
 
-# Whether Ctrl-C was pressed, for calls that wait. It runs no Python, where the KeyboardInterrupt
-# would be raised and lost. None: of an interpreter that cannot tell.
+# Returns whether Ctrl-C was pressed, for calls that wait. It runs no Python, where the KeyboardInterrupt
+# would be raised and lost. None: the interpreter has no such function.
 _is_interrupted = None
 if hasattr(ctypes, "pythonapi") and hasattr(ctypes.pythonapi, "PyOS_InterruptOccurred"):
     _is_interrupted = _IsInterrupted(ctypes.pythonapi.PyOS_InterruptOccurred)
@@ -435,7 +435,7 @@ class ObjectStore:
 
     def push(self, identifier, hosts=(), timeout=60.0):
         """Sends the object to these hosts at once, or to all: {host: "had it" or "has it"}. If some
-        have not got it, the Error's `hosts` tells of each."""
+        have not got it, the Error's `hosts` has the result of each."""
         connection, hosts = self._open(), _listed(hosts, "hosts")
         names = (c_char_p * len(hosts))(*[_c_text(host, "host") for host in hosts])
         pushed, num = (_Pushed * (len(hosts) or 4095))(), c_size_t()
@@ -468,7 +468,7 @@ class ObjectStore:
         code = _lib.weft_object_wait(
             connection.handle, _ids(identifiers), len(identifiers),
             len(identifiers) if least is None else _size(least, "least"), _ms(timeout), here)
-        # timed out: tells by what is missing
+        # timed out: the result has what is missing
         connection.check(0 if code == 9 else code, identifiers)
         return [identifier for identifier, is_here in zip(identifiers, here) if is_here]
 

@@ -1,8 +1,8 @@
 #pragma once
 // Allocator: which bytes of the segment are free. Best fit; neighbours that are free become one.
 //
-// Used by Objects under its lock. It never touches the memory it gives out: what it knows lies in
-// two trees over the free ranges, by place and by size, so an object costs nothing here and a hole
+// Used by Objects under its lock. It never touches the memory it gives out: its records are two
+// trees over the free ranges, by offset and by size, so an object costs nothing here and a hole
 // about 130 bytes.
 #include <cstdint>
 #include <map>
@@ -15,7 +15,8 @@ namespace weft::objstore {
 class Allocator {
  public:
   static constexpr std::uint64_t kAlignment = 64;
-  // What a request of so many bytes takes; at least one unit, so that every object has a place.
+  // The bytes that a request takes; at least one unit, so that every object has an offset of its
+  // own.
   static constexpr std::uint64_t rounded(std::uint64_t bytes) {
     return bytes == 0 ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }

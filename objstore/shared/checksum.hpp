@@ -6,11 +6,11 @@
 
 namespace weft::objstore {
 
-// Of `bytes` bytes behind those that `before` is of.
+// The checksum of `bytes` bytes that follow those of which `before` is the checksum.
 std::uint32_t crc32c(const std::byte* data, std::size_t bytes, std::uint32_t before = 0);
 
-// Of an object: of its data in the lower half, of its metadata in the upper one, all bits turned,
-// so that even of nothing it is not 0, which stands for none.
+// The checksum of an object: data in the lower half, metadata in the upper one, all bits inverted
+// so that an empty object does not yield 0, which means none.
 std::uint64_t checksum_of(const std::byte* object, std::uint64_t data_bytes,
                           std::uint32_t metadata_bytes);
 

@@ -1,12 +1,12 @@
 #pragma once
-// The clock that times in the index are told by: CLOCK_MONOTONIC, the same for all processes.
+// The clock of all times in the index: CLOCK_MONOTONIC, the same for all processes.
 #include <cstdint>
 
 namespace weft::objstore {
 std::uint64_t monotonic_ns();
 
-// When so many milliseconds from now are over; below 0: never, UINT64_MAX.
+// The time `timeout_ms` from now; UINT64_MAX (never) if it is below 0.
 std::uint64_t deadline_after(std::int64_t timeout_ms);
-// What is left of so many that began at begin_ns; those below 0 stay.
+// The remainder of a timeout that began at begin_ns; timeouts below 0 stay as they are.
 std::int64_t left_ms(std::int64_t timeout_ms, std::uint64_t begin_ns);
 }  // namespace weft::objstore

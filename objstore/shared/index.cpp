@@ -134,7 +134,7 @@ ObjectId Index::id_of(std::uint32_t number) const {
   return id;
 }
 
-// Closes the gap: buckets behind it that a search would miss now move up. A reader meanwhile may
+// Closes the gap: buckets behind it that a search would miss now move up. A concurrent reader may
 // miss an object, or see it twice.
 void Index::remove(std::uint32_t number) {
   const std::uint32_t mask = (1u << bits_) - 1;

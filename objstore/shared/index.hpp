@@ -1,5 +1,5 @@
 #pragma once
-// The shared index as its two sides see it; layout.hpp tells how they agree.
+// The shared index as its two sides see it; layout.hpp has the protocol between them.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ struct Found {
   std::uint32_t metadata_bytes = 0;
 };
 
-// Whether the entry and its tail are of this id; they may change meanwhile.
+// True if the entry and its tail have this id; they may change meanwhile.
 bool is_of(const Entry& entry, const IdTail& tail, const ObjectId& id);
 
 // The client's side. Any thread.
@@ -34,7 +34,7 @@ class IndexView {
   const IdTail& tail(std::uint32_t number) const {
     return reinterpret_cast<const IdTail*>(memory_.data() + kTailsOffset)[number];
   }
-  // Whether the object is there to be taken. A miss says nothing.
+  // True if the object can be taken. A miss means nothing.
   bool find(const ObjectId& id, Found& found) const;
 
  private:

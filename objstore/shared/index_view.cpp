@@ -42,7 +42,7 @@ bool IndexView::find(const ObjectId& id, Found& found) const {
     if (version % 2 != 0 || !is_of(entry, tail(number), id)) continue;
     found = {number,           version,          entry.offset,
              entry.data_bytes, entry.expires_ns, entry.metadata_bytes};
-    // acquire: the reads above come before the second look.
+    // acquire: the reads above come before the second read of the version.
     std::atomic_thread_fence(std::memory_order_acquire);
     return entry.version.load(std::memory_order_relaxed) == version;
   }

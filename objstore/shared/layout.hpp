@@ -1,16 +1,17 @@
 #pragma once
-// What a store and its clients share: the index (written by the store, mapped read-only by clients)
-// and a client's control area (written by both). docs/use/objstore.md has the page about it.
+// The memory that a store and its clients share: the index (written by the store, mapped read-only
+// by clients) and a client's control area (written by both). docs/use/objstore.md has the page
+// about it.
 //
 // Index. Entries in a row, found through a table of buckets with linear probing. An id's first 31
 // bytes lie in its entry, the others in the entry's tail, which has memory only where there are
 // long ids. An entry's version is even while its object is sealed and may be taken, odd otherwise;
-// it never has the same even value for two objects (until it has gone through 2^31). A reader
-// copies the entry between two looks at its version. A reader that misses an object, because the
+// it never has the same even value for two objects (until it wraps after 2^31). A reader
+// copies the entry between two reads of its version. A reader that misses an object, because the
 // table is being changed, asks the store: a miss is never an answer, a hit always is.
 //
 // References. A client takes an object by writing a slot of its own table, {version, entry} and a
-// count above zero, then looking at the version again. The store frees an object by making its
+// count above zero, then reading the version again. The store frees an object by making its
 // version odd, then reading all slots. Both have a full fence in between, so one of them sees the
 // other. A count of zero is a free or remembered slot.
 //
@@ -68,12 +69,12 @@ struct IndexHeader {
   // Changing; store writes, clients read.
   std::atomic<std::uint32_t> table_bits;
   std::atomic<std::uint32_t> num_entries;    // that have memory
-  std::atomic<std::uint32_t> wants_release;  // tell the store when a reference goes
+  std::atomic<std::uint32_t> wants_release;  // clients nudge when a reference goes
 };
 
 inline constexpr std::uint64_t kEntriesOffset = 4096;
 inline constexpr std::uint64_t kTablesOffset = kEntriesOffset + std::uint64_t{kMaxEntries} * 64;
-// Tables of different sizes never overlap, so that a reader of an old one finds only what was true.
+// Tables of different sizes never overlap, so a reader of an old one finds only what was true then.
 constexpr std::uint64_t table_offset(int bits) {
   return kTablesOffset + (std::uint64_t{8} << bits);
 }
@@ -88,7 +89,7 @@ inline std::uint32_t fingerprint_of(const ObjectId& id) {
 
 // --- A client's control area ---
 
-// What a slot and the store's marks name: one object in one life of its entry.
+// The number of an object in slots and in the store's marks: one object in one life of its entry.
 constexpr std::uint64_t object_number(std::uint32_t version, std::uint32_t entry) {
   return std::uint64_t{version} << 32 | (entry + 1);
 }
@@ -96,7 +97,7 @@ constexpr std::uint64_t object_number(std::uint32_t version, std::uint32_t entry
 struct Slot {
   std::atomic<std::uint64_t> object;  // object_number(); client writes
   std::atomic<std::uint32_t> count;   // references the client holds; client writes
-  std::atomic<std::uint32_t> uses;    // gets so far, by which the store tells what is in use
+  std::atomic<std::uint32_t> uses;    // gets so far, from which the store learns what is in use
 };
 static_assert(sizeof(Slot) == 16);
 
@@ -114,7 +115,7 @@ enum class Op : std::uint32_t {
   list,       // into an extent: ListedObject; value: where to go on
   status,     // into an extent: JSON text
   subscribe,  // events from now on
-  nudge,      // a reference went, while the store wants to know
+  nudge,      // a reference went while wants_release was set
   drop_extent,
   read_into,  // into an extent: data from object_offset on, of an object on another host; value:
               // data bytes of all of it. exists: it is here, take it
@@ -150,8 +151,8 @@ struct alignas(64) Request {
 };
 static_assert(sizeof(Request) == 384 && offsetof(Request, id) == 96);
 
-// As much of a request as its id needs; what is behind it stays. The size is read once, as the
-// other side may change it meanwhile.
+// Copies as much of a request as its id needs; what is behind it stays. The size is read once, as
+// the other side may change it meanwhile.
 inline void copy_request(Request& to, const Request& from) {
   constexpr std::size_t kAlways = 128;
   const auto* bytes = reinterpret_cast<const std::byte*>(&from);
@@ -161,7 +162,7 @@ inline void copy_request(Request& to, const Request& from) {
     std::memcpy(reinterpret_cast<std::byte*>(&to) + kAlways, bytes + kAlways, end - kAlways);
 }
 
-// Why, where the code alone does not tell.
+// The reason of a failure, where the code alone is ambiguous.
 enum class Reason : std::uint32_t {
   none = 0,
   exists,        // sealed, or somebody creates it
@@ -180,7 +181,7 @@ enum class Reason : std::uint32_t {
   unreadable,        // it was spilled, and can't be read back
   no_hosts,          // that it could be pushed to
   not_listening,     // where groups could reach the host
-  few_hosts,         // count: of how many it is said in the extent what came of it
+  few_hosts,         // count: results in the extent
   many_hosts,        // value: how many are known; more than an object is pushed to at once
   short_of_memory,   // the store, for what the call needs of its own
   bad_id,            // of no bytes
@@ -216,14 +217,14 @@ struct ListedObject {
 static_assert(sizeof(ListedObject) == 280);
 inline constexpr std::uint32_t kMostListed = 512;  // by one call
 
-// What came of a push to one host.
+// The result of a push to one host.
 struct PushedHost {
   std::uint32_t code;  // weft::Code; ok: it is there
   Reason reason;       // with ok: exists, it was there before
-  char name[120];      // as it was asked for; ends with a zero
+  char name[120];      // as requested; ends with a zero
 };
 static_assert(sizeof(PushedHost) == 128);
-// With the one that pushes: as many as a message between hosts names.
+// Together with the pusher: as many as a message between hosts can name.
 inline constexpr std::uint32_t kMostPushed = 4095;
 
 enum ListedFlags : std::uint32_t { kListedPinned = 1, kListedReferenced = 2, kListedSpilled = 4 };
@@ -234,7 +235,7 @@ struct Control {
   // Client writes.
   alignas(64) std::atomic<std::uint32_t> submitted;
   std::atomic<std::uint32_t> sleepers;    // threads that sleep on `wakes`
-  std::atomic<std::uint32_t> armed;       // wants its event descriptor to be rung
+  std::atomic<std::uint32_t> armed;       // the client wants its event descriptor signalled
   std::atomic<std::uint32_t> slots_used;  // the store reads slots below this
   std::atomic<std::uint64_t> events_read;
   // Store writes.
@@ -273,7 +274,7 @@ struct Welcome {
 };
 inline constexpr int kWelcomeDescriptors = 6;
 
-// A wish for one more extent, and its answer, with one descriptor if the code is ok.
+// A request for one more extent, and its answer, with one descriptor if the code is ok.
 struct ExtentWish {
   std::uint64_t magic;
   std::uint64_t bytes;

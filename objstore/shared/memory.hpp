@@ -33,7 +33,7 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-// Tells a process from its children by fork, without a system call.
+// Distinguishes a process from its children by fork, without a system call.
 class ForkMark {
  public:
   // no_memory.
@@ -48,12 +48,13 @@ class ForkMark {
 
 // A memfd; huge: of pages of 2 MiB that the system has set aside. no_memory.
 Status make_memory(const char* name, bool huge, Descriptor& file);
-// One of this length for good, all zero: nobody can shorten it under the other's feet.
+// A memfd of this length for good, all zero: nobody can shrink it while another process has it
+// mapped.
 Status make_sealed_memory(const char* name, std::size_t bytes, Descriptor& file);
-// From now on nobody makes a mapping that can be written, nor writes through a descriptor, not even
-// one that is opened anew; those that are there stay.
+// Forbids new writable mappings and writes through descriptors, also through one that is opened
+// anew; existing mappings stay.
 Status forbid_new_writers(const Descriptor& file);
-// The file has at least so many bytes, all of them backed by memory. no_memory.
+// Makes the file at least this long, with memory behind all of the range. no_memory.
 Status back_with_memory(const Descriptor& file, std::uint64_t offset, std::uint64_t bytes);
 
 // "what: reason" of errno, with the code that fits.

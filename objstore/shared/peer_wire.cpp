@@ -45,7 +45,7 @@ struct Reader {
     std::memcpy(id.bytes.data(), rest.data(), id.size);
     rest = rest.subspan(id.size);
   }
-  // A count of things that take at least `each` bytes.
+  // Reads the count of items that take at least `each` bytes.
   std::size_t count(std::size_t most, std::size_t each) {
     std::uint32_t num = 0;
     read(num);
@@ -66,7 +66,7 @@ struct Reader {
   }
 };
 
-// Those by which the receiver would keep something of that name.
+// True for kinds that make the receiver store something under the id.
 bool needs_id(PeerKind kind) {
   return kind == PeerKind::announce || kind == PeerKind::watch || kind == PeerKind::ask ||
          kind == PeerKind::keep || kind == PeerKind::push;

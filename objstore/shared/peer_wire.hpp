@@ -1,7 +1,7 @@
 #pragma once
-// What managers say to each other, as messages of a Node: one struct a message, little-endian, a
-// version in front. Nothing is believed before it was read to its end. docs/use/objstore.md has the
-// page about it.
+// Messages between managers, sent through a Node: one struct for all kinds, little-endian, a
+// version in front. A message takes effect only after all of it was decoded. docs/use/objstore.md
+// has the page about it.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,23 +15,23 @@ namespace weft::objstore {
 inline constexpr std::uint8_t kPeerVersion = 5;
 inline constexpr std::size_t kMaxMembers = 4096, kMaxParts = 4096, kMaxAddressBytes = 8192;
 
-// Larger objects are read, whoever asks: what is sent is copied at both sides.
+// Objects above this are read whatever threshold was requested: sending copies at both sides.
 inline constexpr std::uint64_t kMaxSentBytes = 64 << 20;
 // No message has more; most are some bytes long.
 inline constexpr std::size_t kMaxPeerMessageBytes = kMaxSentBytes + (1 << 20);
 static_assert(kMaxMembers * (kMaxAddressBytes + 12) < kMaxPeerMessageBytes);
 
 enum class PeerKind : std::uint8_t {
-  members = 1,  // who else there is
-  announce,     // sender holds the object; to the one who answers for its id
+  members = 1,  // other managers that the sender knows
+  announce,     // the sender holds the object; to the id's answerer
   withdraw,     // no longer
-  watch,        // who holds it? Told now and whenever another does, until unwatch. With a number an
-                // ask, too, of the one who answers: if nobody else holds it, it gives the object
+  watch,        // request the holders, now and whenever there is another, until unwatch. With a
+                // number it is an ask, too: if only the answerer holds it, it gives the object
   unwatch,
   holders,      // answer to watch; with the number of an ask: not given
-  erase,        // everywhere; to the one who answers for the id
-  drop,         // the answerer's word to each holder: erase yours
-  ask,          // give me the object
+  erase,        // on all hosts; to the id's answerer
+  drop,         // from the answerer to each holder: erase yours
+  ask,          // request the object
   data,         // answer: all of it
   offer,        // answer: where it can be read until the lease ends
   absent,       // answer: it is not here
@@ -42,10 +42,10 @@ enum class PeerKind : std::uint8_t {
   push,         // make room for the object, which will come by a group that the sender makes
   push_answer,  // there is room, and where the answerer's groups listen; or why not
   push_group,   // the group's members, of which the receiver is one
-  push_end,     // how it ended at the sender
-  push_stop,    // the pusher's word that it shall end
+  push_end,     // the result at the sender
+  push_stop,    // from the pusher: end it
   push_ping,    // by both while there is a push, so that the other one's silence is noticed
-  confirm,      // answered once what the sender announced before is known; to the same one
+  confirm,      // to the id's answerer; answered once earlier announcements are processed
   confirmed,    // answer; a drop comes before it
   socket = 32,  // where the sender's socket protocol listens
 };
@@ -60,7 +60,7 @@ struct OfferPart {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-// All that there is; each kind uses what its comment names.
+// All fields of all kinds; each kind uses those whose comment names it.
 struct PeerMessage {
   PeerKind kind = PeerKind::members;
   ObjectId id;               // all but members, fin
@@ -87,7 +87,7 @@ struct PeerMessage {
 };
 
 std::string encode(const PeerMessage& message);
-// The version that a manager's message is of, whichever it is; 0: it is none.
+// The version of a manager's message, of any version; 0: it is none.
 std::uint8_t version_of(std::span<const std::byte> bytes);
 // False if the bytes are no message of this version.
 bool decode(std::span<const std::byte> bytes, PeerMessage& message);

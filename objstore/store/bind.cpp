@@ -18,7 +18,7 @@ hwloc_obj* part_of_rdma_device(hwloc_topology* topology, std::string& device) {
   return nullptr;
 }
 
-Status bind_to_numa(std::string& told) {
+Status bind_to_numa(std::string& report) {
   hwloc_topology_t made = nullptr;
   if (hwloc_topology_init(&made) != 0) return {Code::unsupported, "--bind: hwloc can't begin"};
   const std::unique_ptr<hwloc_topology, void (*)(hwloc_topology_t)> topology(
@@ -27,20 +27,20 @@ Status bind_to_numa(std::string& told) {
   if (hwloc_topology_load(made) != 0)
     return {Code::unsupported, "--bind: hwloc can't read this machine"};
   if (hwloc_get_nbobjs_by_type(made, HWLOC_OBJ_NUMANODE) < 2) {
-    told = "this machine has one NUMA node";
+    report = "this machine has one NUMA node";
     return Code::ok;
   }
   std::string device;
   const hwloc_obj_t part = part_of_rdma_device(made, device);
   if (part == nullptr) {
-    told = "this machine has no RDMA device to be next to";
+    report = "this machine has no RDMA device to be next to";
     return Code::ok;
   }
   if (hwloc_set_cpubind(made, part->cpuset, HWLOC_CPUBIND_PROCESS) != 0 ||
       hwloc_set_membind(made, part->nodeset, HWLOC_MEMBIND_BIND,
                         HWLOC_MEMBIND_PROCESS | HWLOC_MEMBIND_BYNODESET) != 0)
     return {Code::unsupported, "--bind numa: next to " + device + ": " + std::strerror(errno)};
-  told = "next to " + device;
+  report = "next to " + device;
   return Code::ok;
 }
 

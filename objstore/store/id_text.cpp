@@ -60,7 +60,7 @@ std::string ObjectId::text() const {
   const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](char letter) {
     return letter > ' ' && letter <= '~';
   });
-  // A name that parse() would take for digits is told by its own.
+  // A name that parse() would read as digits is written as its own digits.
   if (is_name && parse(name, other) && other == *this) return std::string(name);
   return "0x" + objstore::hex_of(*this);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Ids in hexadecimal digits, two a byte: as people and Redis see those that are no text.
+// Ids in hexadecimal digits, two a byte: the form of ids that are no text, for people and for
+// Redis.
 #include <string>
 #include <string_view>
 

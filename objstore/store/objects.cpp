@@ -56,8 +56,8 @@ bool Objects::names_sealed(std::uint64_t object, std::uint32_t& entry) {
          index_.entry(entry).version.load(std::memory_order_relaxed) == object >> 32;
 }
 
-// Who is held, sorted; what was used comes to the front of the order of eviction, what is held
-// before all.
+// The references that are held, sorted; used objects come to the front of the order of eviction,
+// held ones before all.
 void Objects::read_references(std::vector<std::uint64_t>& held) {
   std::vector<std::uint64_t> used;
   references_.read(held, used);
@@ -103,7 +103,7 @@ bool Objects::find_room(std::uint64_t bytes, std::uint64_t& offset) {
   }
 }
 
-// Marks those of a list that nobody holds, eldest first.
+// Marks objects of a list that nobody holds, eldest first.
 void Objects::choose_victims(const List& list, std::uint64_t goal,
                              std::span<const std::uint64_t> held, std::uint64_t& sum,
                              std::vector<std::uint64_t>& chosen) {
@@ -172,7 +172,7 @@ bool Objects::evict(std::uint64_t bytes) {
 
 // Gives memory and entry back; the entry is in no list and not in the table.
 void Objects::release(std::uint32_t entry) {
-  forget_place(entry);
+  forget_range(entry);
   Hidden& hidden = hidden_[entry];
   const std::uint64_t bytes = bytes_of(entry);
   allocator_.free(index_.entry(entry).offset, bytes);
@@ -184,7 +184,7 @@ void Objects::release(std::uint32_t entry) {
 
 // --- An object's life ---
 
-// So that one more entry needs no more of it. May throw std::bad_alloc.
+// Reserves memory so that one more entry needs no more of it. May throw std::bad_alloc.
 void Objects::reserve_hidden() {
   const std::size_t needed = index_.num_entries() + 1;
   if (hidden_.capacity() < needed) hidden_.reserve(std::max(needed, 2 * hidden_.capacity()));
@@ -286,7 +286,7 @@ Outcome Objects::pin(const ObjectId& id, bool is_pinned) {
   return {};
 }
 
-// Out of everybody's sight; its memory stays until sweep() finds nobody who holds it.
+// Hides the object from all; its memory stays until sweep() finds no holder.
 void Objects::make_dying(std::uint32_t number, bool is_deleted) {
   Hidden& hidden = hidden_[number];
   if (may_be_evicted(number)) unlink(list_of(number), number);
@@ -338,8 +338,8 @@ bool Objects::sweep() {
   return num_dying_ != 0;
 }
 
-// Those of objects that were deleted before their time go when there are twice as many as lived the
-// last time, so that each costs the same.
+// Expiries of objects that were deleted earlier are dropped when the heap has twice as many as were
+// alive the last time, so that each costs the same.
 void Objects::add_expiry(const Expiry& expiry) {
   if (expiries_.size() >= most_expiries_) {
     std::erase_if(expiries_, [this](const Expiry& other) {

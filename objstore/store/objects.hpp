@@ -1,6 +1,6 @@
 #pragma once
-// Objects: what a store holds. Segment, allocator, index and the order of eviction in one; knows
-// nothing of sockets, clients or hosts.
+// Objects: the contents of a store. Segment, allocator, index and the order of eviction in one;
+// knows nothing of sockets, clients or hosts.
 //
 // All calls under one lock, the server's. An object is created (room and id reserved, invisible),
 // then sealed (visible, never changed again), then erased or evicted: it disappears from the index
@@ -28,8 +28,8 @@ struct Outcome {
   bool ok() const { return code == Code::ok; }
 };
 
-// What references there are. The tables that it reads may be anything: only numbers that name a
-// live object have an effect.
+// The source of references. Its tables may hold anything: only numbers that name a live object have
+// an effect.
 class References {
  public:
   virtual ~References() = default;
@@ -37,14 +37,14 @@ class References {
   virtual void read(std::vector<std::uint64_t>& held, std::vector<std::uint64_t>& used) = 0;
 };
 
-// Hears of what others must be told.
+// Receives the changes that clients and other hosts are notified of.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void sealed(const ObjectId& id, std::uint32_t entry) = 0;
-  // No longer to be had here. is_deleted: by somebody's wish, not for lack of room or time.
+  // No longer available here. is_deleted: on request, not for lack of room or time.
   virtual void gone(const ObjectId& id, bool is_deleted) = 0;
-  // A spilled one is in memory again; or could not be, and is gone.
+  // A spilled object is in memory again; or could not be read, and is gone.
   virtual void restored(const ObjectId& id) = 0;
   virtual void unreadable(const ObjectId& id) = 0;
   // Memory that `owner` created is free.
@@ -74,14 +74,15 @@ class Objects {
   // Evicts what it must. exists; too_large; no_room: all memory is in use, try later.
   Outcome create(const ObjectId& id, std::uint64_t data_bytes, std::uint32_t metadata_bytes,
                  std::uint32_t owner, std::uint32_t& entry);
-  // Where its bytes go: data, then metadata.
+  // The address of its bytes: data, then metadata.
   std::byte* place(std::uint32_t entry) { return segment_.data() + index_.entry(entry).offset; }
   std::uint64_t bytes_of(std::uint32_t entry) {
     return index_.entry(entry).data_bytes + index_.entry(entry).metadata_bytes;
   }
-  // stamp: of the object that this is a copy of; 0: it is a new one.
+  // stamp: that of the object that this is a copy of; 0: a new object.
   void seal(std::uint32_t entry, std::uint64_t ttl_ms, bool is_pinned, std::uint64_t stamp = 0);
-  // Equal for all copies of an object, on all hosts; another one of the same id has another.
+  // Equal for all copies of an object on all hosts; another object of the same id has another
+  // stamp.
   std::uint64_t stamp_of(std::uint32_t entry) const { return hidden_[entry].stamp; }
   // 0: not known.
   std::uint64_t checksum_of(std::uint32_t entry) const { return hidden_[entry].checksum; }
@@ -96,23 +97,24 @@ class Objects {
   // Sealed, but on disk: restore() brings it back.
   bool is_spilled(const ObjectId& id) const;
   bool is_here(const ObjectId& id) const { return find_sealed(id) != kNoEntry || is_spilled(id); }
-  // Begins to, if there is room; Observer tells when it is done. False: there is none now.
+  // Starts to read a spilled object back; Observer is notified at the end. False: there is no room
+  // now.
   bool restore(const ObjectId& id);
-  // What the spill has done since. True if there may be more room.
+  // Takes up what the spill has completed. True if there may be more room.
   bool take_spilled();
   const Spill& spill() const { return spill_; }
-  // Its thread is no more.
+  // Ends the spill's thread.
   void stop_spill() { spill_.stop(); }
   std::uint64_t num_spilled() const { return num_spilled_; }
-  // As a reference of the store's own: keeps the entry as it is until drop().
+  // A reference of the store's own: keeps the entry as it is until drop().
   void hold(std::uint32_t entry);
   void drop(std::uint32_t entry);
 
-  // Frees what was erased and is no longer referenced. True if something waits still.
+  // Frees erased objects that are no longer referenced. True if some are left.
   bool sweep();
-  // Removes what has outlived its time; when to look again (CLOCK_MONOTONIC ns), or 0.
+  // Removes expired objects; returns when to check again (CLOCK_MONOTONIC ns), or 0.
   std::uint64_t expire(std::uint64_t now_ns);
-  // Reads all slots, so that counters and the order of eviction are of now.
+  // Reads all slots, so that counters and the order of eviction are current.
   void refresh();
 
   // Sealed objects, `most` at a time, from a cursor that begins with 0 and ends with 0.
@@ -124,15 +126,15 @@ class Objects {
   const ObjectCounters& counters() const { return counters_; }
   std::uint64_t pinned_bytes() const { return pinned_bytes_; }
   std::uint64_t num_dying() const { return num_dying_; }
-  // Everything but the objects' own bytes.
+  // All memory but the objects' own bytes.
   std::uint64_t overhead_bytes() const {
-    return index_.bytes() + places_.size() * 64 + hidden_.capacity() * sizeof(Hidden) +
+    return index_.bytes() + file_ranges_.size() * 64 + hidden_.capacity() * sizeof(Hidden) +
            expiries_.capacity() * sizeof(Expiry) + allocator_.num_holes() * 130;
   }
 
  private:
   enum class State : std::uint8_t { free, creating, sealed, dying, spilled, restoring };
-  // What clients need not see of an entry.
+  // The fields of an entry that clients do not see.
   struct Hidden {
     std::uint32_t newer = kNoEntry, older = kNoEntry;  // in list_ or dying_
     std::uint32_t owner = 0;
@@ -140,7 +142,7 @@ class Objects {
     std::uint64_t stamp = 0, checksum = 0;
     State state = State::free;
     bool is_pinned = false;
-    bool is_on_disk = false;  // has a place in places_; in memory, too, or not
+    bool is_on_disk = false;  // has a place in file_ranges_; in memory, too, or not
     bool is_doomed = false;   // erased while it was being restored
   };
   struct List {
@@ -169,7 +171,7 @@ class Objects {
   void release(std::uint32_t entry);
   void reserve_hidden();
   void make_dying(std::uint32_t entry, bool is_deleted);
-  // Which of the two an object that may be evicted is in.
+  // The list that an evictable object is in.
   List& list_of(std::uint32_t entry) { return hidden_[entry].is_on_disk ? on_disk_ : evictable_; }
   void choose_victims(const List& list, std::uint64_t goal, std::span<const std::uint64_t> held,
                       std::uint64_t& sum, std::vector<std::uint64_t>& chosen);
@@ -177,7 +179,7 @@ class Objects {
   void spill_ahead();
   bool must_not_vanish() const;
   void leave_on_disk(std::uint32_t entry);
-  void forget_place(std::uint32_t entry);
+  void forget_range(std::uint32_t entry);
   void remove_spilled(std::uint32_t entry, bool is_deleted);
   void written(const Spill::Done& done);
   void read_back(const Spill::Done& done);
@@ -188,16 +190,16 @@ class Objects {
   Allocator allocator_;
   Index index_;
   std::vector<Hidden> hidden_;
-  List evictable_;  // in the order of use; those that would be lost
-  List on_disk_;    // the same; those that are on disk, too
+  List evictable_;  // in the order of use; objects that eviction would lose
+  List on_disk_;    // the same; objects that are on disk, too
   List dying_;
   std::vector<Expiry> expiries_;  // a heap, the next one first
   std::size_t most_expiries_ = 0;
   ObjectCounters counters_;
   std::uint64_t pinned_bytes_ = 0, num_dying_ = 0;
   std::uint32_t erased_since_sweep_ = 0;
-  // Of objects that are on disk.
-  std::unordered_map<std::uint32_t, Spill::Place> places_;
+  // The file ranges of objects that are on disk.
+  std::unordered_map<std::uint32_t, Spill::FileRange> file_ranges_;
   std::uint64_t writing_bytes_ = 0, missed_bytes_ = 0, num_spilled_ = 0;
   std::uint64_t first_stamp_ = 0, num_stamps_ = 0;
   Spill spill_;  // the last: its thread uses the segment

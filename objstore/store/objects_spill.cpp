@@ -1,6 +1,6 @@
 // Objects and the spill. Once a quarter of the memory is neither free nor on disk, the objects that
-// were used least recently are written, while they stay in memory and in use: what is evicted later
-// then has a copy already, and nobody waits for the disk but those who put faster than it writes.
+// were used least recently are written, while they stay in memory and in use: a later eviction then
+// finds a copy on disk, and only puts that are faster than the disk wait for it.
 #include <algorithm>
 
 #include "log.hpp"
@@ -49,18 +49,18 @@ bool Objects::take_spilled() {
 
 void Objects::written(const Spill::Done& done) {
   const std::uint32_t entry = done.entry;
-  writing_bytes_ -= Allocator::rounded(done.place.bytes);
+  writing_bytes_ -= Allocator::rounded(done.range.bytes);
   if (!done.status) {
-    spill_.free(done.place);
+    spill_.free(done.range);
     spill_.note_full(done.status.text(), monotonic_ns());
   } else if (hidden_[entry].state != State::sealed) {
-    spill_.free(done.place);  // erased meanwhile
+    spill_.free(done.range);  // erased meanwhile
   } else {
-    // Others that were under way tell nothing of the one that found no space.
+    // Other writes that were under way say nothing about the one that found no space.
     if (!spill_.is_full(monotonic_ns())) spill_.note_written();
     ++counters_.spilled;
     // It is held, so in neither list.
-    places_.emplace(entry, done.place);
+    file_ranges_.emplace(entry, done.range);
     hidden_[entry].is_on_disk = true;
   }
   drop(entry);
@@ -87,11 +87,11 @@ void Objects::leave_on_disk(std::uint32_t entry) {
   ++num_spilled_;
 }
 
-void Objects::forget_place(std::uint32_t entry) {
+void Objects::forget_range(std::uint32_t entry) {
   if (!hidden_[entry].is_on_disk) return;
-  const auto found = places_.find(entry);
+  const auto found = file_ranges_.find(entry);
   spill_.free(found->second);
-  places_.erase(found);
+  file_ranges_.erase(found);
   hidden_[entry].is_on_disk = false;
 }
 
@@ -120,7 +120,7 @@ bool Objects::restore(const ObjectId& id) {
   if (!find_room(bytes_of(number), offset)) return false;
   index_.entry(number).offset = offset;
   hidden_[number].state = State::restoring;
-  spill_.read(number, places_.at(number), segment_.data() + offset);
+  spill_.read(number, file_ranges_.at(number), segment_.data() + offset);
   return true;
 }
 
@@ -151,14 +151,14 @@ void Objects::read_back(const Spill::Done& done) {
   observer_.restored(id);
 }
 
-// Erased, or its time is over; nobody references what has no memory.
+// Erased or expired; nobody references an object that has no memory.
 void Objects::remove_spilled(std::uint32_t number, bool is_deleted) {
   const ObjectId id = index_.id_of(number);
   index_.remove(number);
   if (hidden_[number].state == State::restoring) {
     hidden_[number].is_doomed = true;  // its memory is being written to
   } else {
-    forget_place(number);
+    forget_range(number);
     hidden_[number] = Hidden{};
     index_.recycle(number);
     --num_spilled_;

@@ -13,8 +13,9 @@ class Segment {
  public:
   // `piece_bytes`: by how much it grows at least. bad_argument, no_memory.
   Status open(std::uint64_t capacity, std::uint64_t piece_bytes, bool huge_pages);
-  // At least `bytes` more if the capacity allows, else what is left of it: where the new memory
-  // begins and its length. no_memory: nothing is left, here or of the system's.
+  // Grows by at least `bytes` if the capacity allows, else by what is left of it; returns the
+  // offset and the length of the new memory. no_memory: nothing is left, of the capacity or of the
+  // system's memory.
   Status grow(std::uint64_t bytes, std::uint64_t& offset, std::uint64_t& grown);
 
   const Descriptor& file() const { return file_; }

@@ -1,14 +1,14 @@
 #pragma once
-// Server: the store of a host. Takes clients in through a Unix socket, carries out what they ask
-// for in their control areas, and tells them what happened.
+// Server: the store of a host. Accepts clients through a Unix socket, carries out the requests in
+// their control areas, and completes them there.
 //
 // Threads. run() is the store's thread. Everything that another thread (the manager's) calls takes
 // lock(), which run() holds while it works and not while it waits.
 //
-// Files: server_loop.cpp (when what is looked at), server_sockets.cpp (clients come and go),
-// server_calls.cpp (what each call does), server_waits.cpp (calls that wait), server_spill.cpp
-// (spilled objects that somebody wants), server_into.cpp (reading into a client's memory),
-// server_copies.cpp and server_push.cpp (copies on other hosts), server_status.cpp.
+// Files: server_loop.cpp (the order of polling), server_sockets.cpp (clients come and go),
+// server_calls.cpp (each call), server_waits.cpp (calls that wait), server_spill.cpp (spilled
+// objects that are wanted), server_into.cpp (reading into a client's memory), server_copies.cpp and
+// server_push.cpp (copies on other hosts), server_status.cpp.
 #include <array>
 #include <atomic>
 #include <deque>
@@ -33,8 +33,8 @@ struct ServerSettings {
   std::uint32_t spin_us = 50;     // how long the store polls for more before it sleeps
 };
 
-// Where part of an object's data is to go: memory of a client's, which stays as long as it is
-// named.
+// The destination of a part of an object's data: memory of a client's, which stays as long as this
+// refers to it.
 struct IntoTarget {
   ObjectId id;
   std::shared_ptr<Mapping> memory;
@@ -42,21 +42,21 @@ struct IntoTarget {
   std::uint64_t offset = 0, bytes = 0;  // of the data, as far as there are so many
 };
 
-// What came of a push to one host.
+// The result of a push to one host.
 struct PushResult {
   std::string host;
   Outcome outcome;  // ok with Reason::exists: it was there before
 };
 
-// What the server asks of other hosts; all calls under the server's lock.
+// The interface to other hosts; all calls under the server's lock.
 class Remote {
  public:
   virtual ~Remote() = default;
   virtual void sealed(const ObjectId& id, std::uint32_t entry) = 0;
   virtual void gone(const ObjectId& id, bool is_deleted) = 0;
-  // One that was spilled is in memory again.
+  // A spilled object is in memory again.
   virtual void restored(const ObjectId& id) = 0;
-  // Somebody waits for this object, which is not here, and would have it fetched.
+  // A client waits for this object, which is not here and shall be fetched.
   virtual void wanted(const ObjectId& id) = 0;
   // Nobody waits for it any longer.
   virtual void unwanted(const ObjectId& id) = 0;
@@ -64,32 +64,32 @@ class Remote {
   // Server::into_ended(), before long after no_more_into(). Until then nobody else writes there.
   virtual void read_into(std::uint64_t number, const IntoTarget& target) = 0;
   virtual void no_more_into(std::uint64_t number) = 0;
-  // So many others shall have it, too; ends with Server::replicated(), before long after
+  // Makes replicas on so many other hosts; ends with Server::replicated(), before long after
   // no_more_copies().
   virtual void replicate(std::uint64_t number, const ObjectId& id, std::uint32_t num_others) = 0;
   virtual void no_more_copies(std::uint64_t number) = 0;
-  // Whether the object that will be sealed next is the first of its id on all hosts; ends with
-  // Server::confirmed().
+  // Requests whether the object that will be sealed next is the first of its id on all hosts; ends
+  // with Server::confirmed().
   virtual void confirm(std::uint64_t number, const ObjectId& id) = 0;
   // Sends an object that is here to these hosts, or to all (none named), at once; ends with
   // Server::pushed(), before long after no_more_push().
   virtual void push(std::uint64_t number, const ObjectId& id,
                     const std::vector<std::string>& hosts) = 0;
   virtual void no_more_push(std::uint64_t number) = 0;
-  // True if other hosts were told, too.
+  // True if other hosts are notified, too.
   virtual bool erased(const ObjectId& id) = 0;
   virtual void status(nlohmann::json& json) = 0;
 };
 
-// Does on the store's thread what Remote was asked for, instead of waking a thread of its own.
+// Does the work of Remote on the store's thread, instead of waking a thread of its own.
 class Helper {
  public:
   virtual ~Helper() = default;
-  // Without the server's lock; often, and cheap where there is nothing to do. True if something
-  // moved on.
+  // Called without the server's lock; often, and cheap where there is nothing to do. True if
+  // something progressed.
   virtual bool help() = 0;
   // The store's thread is about to sleep.
-  virtual void rest() = 0;
+  virtual void idle() = 0;
 };
 
 class Server final : private References, private Observer {
@@ -121,23 +121,24 @@ class Server final : private References, private Observer {
                           std::uint32_t metadata_bytes, std::uint32_t& entry);
   // Ends all waits for an object that will not come.
   void fail_waits(const ObjectId& id, Code code, Reason reason);
-  // Whether an object that is waited for is on another host and finds no room here.
+  // lacks_room: a wanted object is on another host and finds no room here.
   void set_lacks_room(const ObjectId& id, bool lacks_room);
-  // On how many hosts an object is that Remote was asked to replicate.
+  // The end of Remote::replicate(): the number of hosts that have the object.
   void replicated(std::uint64_t number, std::uint32_t num_hosts);
-  // What came of confirm().
+  // The end of Remote::confirm().
   void confirmed(std::uint64_t number, bool is_first);
-  // What came of a push; outcome: whether it began at all; value: as Reason has it.
+  // The end of Remote::push(); outcome: whether it began at all; value: as Reason has it.
   void pushed(std::uint64_t number, Outcome outcome, const std::vector<PushResult>& results,
               std::uint64_t value = 0);
-  // Brings a spilled object back into memory when there is room; Remote hears of it.
+  // Brings a spilled object back into memory when there is room; ends with Remote::restored() or
+  // gone().
   void restore(const ObjectId& id);
   bool is_wanted(const ObjectId& id) const { return waiting_for_.contains(id); }
-  // What came of read_into(); data_bytes: of the whole object.
+  // The end of Remote::read_into(); data_bytes: of the whole object.
   void into_ended(std::uint64_t number, Outcome outcome, std::uint64_t data_bytes);
   // Remote has ended, and nothing is written on its behalf any more.
   void end_remote_intos();
-  // Room may have come, or work for run(): it looks again.
+  // Room may have come, or work for run(): it polls again.
   void wake();
 
  private:
@@ -149,7 +150,7 @@ class Server final : private References, private Observer {
     std::string name;
     int pid = 0;
     bool has_met = false;
-    bool is_active = false;  // polled, not waited for
+    bool is_active = false;  // polled, not slept for
     bool is_subscribed = false;
     bool is_broken = false;  // to be disconnected
     // process: readable once it has ended; its children may hold the socket open.
@@ -184,8 +185,8 @@ class Server final : private References, private Observer {
     std::uint32_t client, tag;
     ObjectId id;
     std::uint64_t deadline_ns;
-    bool is_remote;   // Remote has been asked, and says when it is over
-    Outcome outcome;  // if Remote was told to end
+    bool is_remote;   // Remote was asked, and reports the end
+    Outcome outcome;  // set once no_more_into() was called
   };
   // A seal that waits for copies on other hosts.
   struct Replication {
@@ -198,7 +199,7 @@ class Server final : private References, private Observer {
     Request request;
     std::uint64_t deadline_ns;
   };
-  // A call that waits until an object is on other hosts; Remote says when it is over.
+  // A call that waits until an object is on other hosts; Remote reports the end.
   struct Push {
     std::uint32_t client;
     Request request;
@@ -220,7 +221,7 @@ class Server final : private References, private Observer {
   int run_clocks(std::uint64_t now_ns);
   bool fall_asleep();
   bool help();
-  void rest();
+  void idle();
   void activate(Client& client);
 
   // server_sockets.cpp
@@ -230,7 +231,7 @@ class Server final : private References, private Observer {
   void meet(Client& client, const Hello& hello);
   void give_extent(Client& client, const ExtentWish& wish);
   Outcome make_extent(Client& client, std::uint64_t bytes, std::uint32_t& number, Descriptor& file);
-  void watch(int fd, std::uint64_t what);
+  void watch(int fd, std::uint64_t tag);
   void remove(std::uint32_t serial);
   void remove_broken();
 
@@ -280,7 +281,7 @@ class Server final : private References, private Observer {
   void end_wait(std::uint64_t number, Outcome outcome);
   void end_waits_of(std::uint32_t client);
   void end_late_wait(std::uint64_t number);
-  void tell_subscribers(const ObjectId& id, std::uint32_t entry);
+  void notify_subscribers(const ObjectId& id, std::uint32_t entry);
   static void ring(Client& client);
 
   // server_status.cpp
@@ -309,7 +310,7 @@ class Server final : private References, private Observer {
   std::uint64_t next_wait_ = 1;
   std::unordered_map<std::uint64_t, Wait> waits_;
   std::unordered_multimap<ObjectId, std::uint64_t> waiting_for_;
-  std::unordered_set<ObjectId> lack_room_;  // of those that are waited for
+  std::unordered_set<ObjectId> lack_room_;  // a subset of waiting_for_
   std::multimap<std::uint64_t, std::uint64_t> deadlines_;
   std::map<std::uint64_t, Into> intos_;
   std::map<std::uint64_t, Replication> replications_;

@@ -1,5 +1,5 @@
-// What each call of a client does. Every number in a request is checked against what the server
-// itself knows; contents of extents are copied before they are looked at.
+// The calls of clients. Every number in a request is checked against what the server itself knows;
+// contents of extents are copied before they are checked.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -20,7 +20,7 @@ constexpr std::int64_t kRestoreMs = 20'000;     // for what is on disk
 
 // Different ids out of so many, each a byte of its length and its bytes.
 Outcome read_ids(std::span<const std::byte> from, std::uint32_t count, std::vector<ObjectId>& ids) {
-  // A copy: the client can change it while it is looked at.
+  // A copy: the client can change it while it is checked.
   const std::vector<std::byte> text(from.begin(), from.end());
   std::vector<std::string_view> views;
   views.reserve(count);
@@ -67,7 +67,7 @@ void Server::carry_out(Client& client, const Request& request) {
   switch (request.op) {
     case Op::put:
     case Op::create:
-      // In turn: who came first gets room first.
+      // In order of arrival: the first request gets room first.
       if (!room_waits_.empty() || !create(client, request)) {
         if (request.timeout_ms == 0)
           return complete(client, request.tag, {Code::no_memory, Reason::no_room});
@@ -97,7 +97,7 @@ void Server::carry_out(Client& client, const Request& request) {
     case Op::erase: {
       Outcome outcome = objects_.erase(request.id);
       room_may_have_come_ = true;
-      // Whether others have it is known to others only.
+      // Only Remote knows whether other hosts have it.
       if (remote_ != nullptr && remote_->erased(request.id)) outcome = {};
       return complete(client, request.tag, outcome);
     }
@@ -149,7 +149,7 @@ void Server::carry_out(Client& client, const Request& request) {
   broken_.push_back(client.serial);
 }
 
-// Gives a call up that waits. What is being copied ends by itself, and soon.
+// Gives up a call that waits. A running copy ends by itself, and soon.
 void Server::cancel(Client& client, std::uint32_t tag) {
   const Outcome outcome{Code::cancelled, Reason::interrupted};
   const auto is_its = [&](std::uint32_t serial, std::uint32_t its) {
@@ -187,7 +187,7 @@ void Server::complete(Client& client, std::uint32_t tag, Outcome outcome, std::u
   ring(client);
 }
 
-// Where `bytes` of the request's extent lie, or null if they don't lie in it.
+// The `bytes` of the request's extent; null if they are not all within it.
 std::byte* Server::extent_bytes(Client& client, const Request& request, std::uint64_t bytes) {
   if (request.extent >= kMaxExtents || client.extents[request.extent].memory == nullptr)
     return nullptr;
@@ -345,13 +345,13 @@ void Server::wait(Client& client, const Request& request) {
   if (here >= least) return complete(client, request.tag, {}, 0, here);
   std::int64_t timeout_ms = request.timeout_ms;
   if (timeout_ms == 0) {
-    // Who does not wait for others waits for the disk.
+    // A wait that does not fetch from others waits for the disk.
     if (here + num_spilled < least)
       return complete(client, request.tag, {Code::timed_out}, 0, here);
     timeout_ms = kRestoreMs;
   }
   const std::uint64_t deadline = deadline_after(timeout_ms);
-  // Known before it is waited for, so that it can be undone where memory ends.
+  // The wait is recorded before the requests, so that it can be undone where memory ends.
   const std::uint64_t number = next_wait_++;
   const auto at = deadlines_.emplace(deadline, number);
   try {

@@ -1,5 +1,5 @@
 // Puts and seals that wait until other hosts have copies. The object is sealed here before, and
-// stays whatever comes of it.
+// stays whatever the result.
 #include <algorithm>
 
 #include "objstore/shared/clock.hpp"
@@ -29,7 +29,7 @@ void Server::replicated(std::uint64_t number, std::uint32_t num_hosts) {
            0, num_hosts);
 }
 
-// is_first, too, where nobody could say: then the log tells who was.
+// is_first, too, if nothing is known in time: then the log names the first host.
 void Server::confirmed(std::uint64_t number, bool is_first) {
   const auto found = confirms_.find(number);
   if (found == confirms_.end()) return;
@@ -52,7 +52,7 @@ void Server::end_confirms(std::uint64_t now_ns) {
   for (const std::uint64_t number : due) confirmed(number, true);
 }
 
-// Those whose time is over: on how many hosts the object is by now is known to Remote.
+// Ends replications whose deadline has passed; Remote knows on how many hosts the object is by now.
 void Server::end_replications(std::uint64_t now_ns) {
   std::vector<std::uint64_t> due;
   for (auto& [number, replication] : replications_) {

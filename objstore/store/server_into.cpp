@@ -1,6 +1,6 @@
-// Calls that read part of an object on another host into their client's own memory. Remote writes
-// there, and nobody else; a call is answered, and its memory the client's again, only when Remote
-// has said that it is over.
+// Calls that read part of an object on another host into their client's own memory. Only Remote
+// writes there; a call is answered, and its memory the client's again, only when Remote has
+// reported the end.
 #include <algorithm>
 
 #include "objstore/shared/clock.hpp"
@@ -46,7 +46,7 @@ void Server::into_ended(std::uint64_t number, Outcome outcome, std::uint64_t dat
   if (found == intos_.end()) return;
   const Into into = found->second;
   intos_.erase(found);
-  // Whatever Remote was told to end for, bytes that have come are good.
+  // Bytes that have arrived are good, for whatever reason Remote was asked to end.
   if (!outcome.ok() && !into.outcome.ok()) outcome = into.outcome;
   if (const auto client = clients_.find(into.client); client != clients_.end())
     complete(*client->second, into.tag, outcome, data_bytes);
@@ -72,7 +72,7 @@ void Server::end_remote_intos() {
     if (into.is_remote) into_ended(number, {Code::cancelled, Reason::shutting_down}, 0);
 }
 
-// When the next one's time is over.
+// Ends calls that are due; returns the next deadline.
 std::uint64_t Server::end_due_intos(std::uint64_t now_ns) {
   std::uint64_t next = UINT64_MAX;
   std::vector<std::uint64_t> due;

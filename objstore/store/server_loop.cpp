@@ -1,6 +1,6 @@
-// When the store looks at what. A store that was just asked something polls the control areas of
-// those clients for a while (settings.spin_us): a call then costs no system call on either side.
-// Before it sleeps it tells them to ring its doorbell.
+// The store's loop. A store that received a request polls the control areas of those clients for a
+// while (settings.spin_us): a call then costs no system call on either side. Before it sleeps it
+// sets store_polls to 0, so that clients ring its doorbell.
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,9 +15,9 @@
 namespace weft::objstore {
 namespace {
 
-constexpr std::uint64_t kSweepNs = 20'000'000;     // how often erased objects are looked at
+constexpr std::uint64_t kSweepNs = 20'000'000;     // how often erased objects are checked
 constexpr std::uint64_t kHelloNs = 5'000'000'000;  // how long a client may take to say hello
-constexpr std::uint64_t kPollNs = 10'000;          // then others get the core between two looks
+constexpr std::uint64_t kPollNs = 10'000;          // then others get the core between two polls
 
 void relax() {
 #if defined(__x86_64__)
@@ -68,7 +68,7 @@ void Server::run() {
       if (!fall_asleep()) continue;
     }
     help();
-    rest();
+    idle();
     epoll_event event;
     if (::epoll_wait(epoll_.get(), &event, 1, timeout_ms) > 0) {
       const std::lock_guard lock(mutex_);
@@ -76,14 +76,14 @@ void Server::run() {
       remove_broken();
     }
     help();
-    // Whoever rang has written a request: looking once is enough to begin to poll.
+    // The client that rang has written a request: one poll is enough to keep polling.
     last_work_ns = monotonic_ns() - std::min<std::uint64_t>(settings_.spin_us, 1) * 1000;
   }
 }
 
-void Server::rest() {
+void Server::idle() {
   const std::lock_guard guard(helper_mutex_);
-  if (helper_ != nullptr) helper_->rest();
+  if (helper_ != nullptr) helper_->idle();
 }
 
 bool Server::help() {
@@ -123,7 +123,7 @@ bool Server::serve(Client& client) {
       broken_.push_back(client.serial);
       break;
     }
-    // A copy: the client can change it while it is looked at.
+    // A copy: the client can change it while it is checked.
     Request request{};
     copy_request(request, control.requests[client.taken % kCalls]);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -139,8 +139,8 @@ bool Server::serve(Client& client) {
   return true;
 }
 
-// A call that there is no memory for is refused, and what it has begun is undone. A part of what
-// follows a seal may be left out: whoever waits for that object waits until its time is over.
+// Refuses a call that there is no memory for, and undoes what it has begun. A part of what follows
+// a seal may be left out: a call that waits for that object then waits until its deadline.
 void Server::run_short(Client& client, const Request& request) {
   const Outcome outcome{Code::no_memory, Reason::short_of_memory};
   if (request.op == Op::put)
@@ -150,7 +150,7 @@ void Server::run_short(Client& client, const Request& request) {
     }
   for (const auto& [number, wait] : waits_)
     if (wait.client == client.serial && wait.tag == request.tag) return end_wait(number, outcome);
-  // Remote has not heard of it.
+  // Remote was not asked yet.
   const auto is_its = [&](const auto& item) {
     return item.second.client == client.serial && item.second.tag == request.tag;
   };
@@ -221,7 +221,7 @@ void Server::serve_events(int timeout_ms) {
   }
 }
 
-// What is due by now; how long until something is, in milliseconds.
+// Runs what is due; returns the milliseconds until something else is.
 int Server::run_clocks(std::uint64_t now_ns) {
   std::uint64_t next = now_ns + 1'000'000'000;
   const auto due_at = [&next, now_ns](std::uint64_t at_ns) {
@@ -245,7 +245,7 @@ int Server::run_clocks(std::uint64_t now_ns) {
   end_pushes(now_ns);
   if (!replications_.empty() || !confirms_.empty() || !pushes_.empty()) due_at(now_ns + 20'000'000);
   if (!room_waits_.empty()) {
-    // References go without a word, so room is looked for now and then.
+    // References go without a notice, so room is searched for periodically.
     room_may_have_come_ = true;
     retry_creates();
     due_at(now_ns + 5'000'000);

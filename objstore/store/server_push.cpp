@@ -1,5 +1,5 @@
 // Calls that send an object to other hosts at once. Remote does it; a call is answered when Remote
-// has said that it is over, so that the answer tells of every host.
+// has reported the end, so that the answer has the result of every host.
 #include <algorithm>
 #include <cstring>
 
@@ -16,7 +16,7 @@ void Server::push(Client& client, const Request& request) {
   if (from == nullptr || request.count > request.bytes ||
       request.count > std::uint64_t{kMostPushed} * sizeof PushedHost::name)
     return refuse(Code::bad_argument, Reason::bad_request);
-  // A copy: the client can change it while it is looked at.
+  // A copy: the client can change it while it is checked.
   const std::string text(reinterpret_cast<const char*>(from), request.count);
   std::vector<std::string> hosts;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -59,7 +59,7 @@ void Server::pushed(std::uint64_t number, Outcome outcome, const std::vector<Pus
   complete(client, push.request.tag, outcome, value, num);
 }
 
-// Those whose time is over: how far they have come is known to Remote.
+// Ends pushes whose deadline has passed; Remote knows their progress.
 void Server::end_pushes(std::uint64_t now_ns) {
   std::vector<std::uint64_t> due;
   for (auto& [number, push] : pushes_) {
@@ -75,7 +75,7 @@ void Server::end_pushes(std::uint64_t now_ns) {
   }
 }
 
-// Nobody is there to be told.
+// The client is gone, so nothing is answered.
 void Server::end_pushes_of(std::uint32_t client) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, push] : pushes_)

@@ -1,4 +1,4 @@
-// How clients come and go: the socket, the hello, descriptors handed over, what a death leaves.
+// Clients come and go: the socket, the hello, descriptors handed over, cleanup after a death.
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -109,10 +109,10 @@ Status Server::listen(const std::string& path) {
   return Code::ok;
 }
 
-void Server::watch(int fd, std::uint64_t what) {
+void Server::watch(int fd, std::uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = what;
+  event.data.u64 = tag;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -137,7 +137,7 @@ void Server::accept_clients() {
     client->met_ns = monotonic_ns();
     client->socket = std::move(socket);
     watch(client->socket.get(), client->serial);
-    // Of a process in another namespace there is none; then the socket's end tells.
+    // A process in another namespace has no pidfd; then its socket's end shows that it died.
     if (peer.pid > 0)
       client->process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
     if (client->process) watch(client->process.get(), std::uint64_t{2} << 32 | client->serial);
@@ -159,7 +159,7 @@ void Server::read_socket(Client& client) {
   if (client.has_met && got == static_cast<ssize_t>(sizeof(ExtentWish)) &&
       message.wish.magic == kHelloMagic)
     return give_extent(client, message.wish);
-  // The end, or nothing that a client says.
+  // The end, or bytes that no client sends.
   if (got > 0) ++num_refused_;
   broken_.push_back(client.serial);
 }
@@ -254,8 +254,8 @@ void Server::remove_broken() {
   }
 }
 
-// A client's end, of whatever kind: what it had not sealed goes, what it waited for is forgotten,
-// and its references are no more, as they lie in its own table.
+// Removes a client however it ended: its unsealed objects are aborted, its waits dropped, and its
+// references end, as they are in its own table.
 void Server::remove(std::uint32_t serial) {
   const auto found = clients_.find(serial);
   if (found == clients_.end()) return;

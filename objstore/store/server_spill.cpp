@@ -1,4 +1,4 @@
-// Spilled objects that somebody wants: one after the other, as there is room for them.
+// Spilled objects that are wanted: one after the other, as there is room for them.
 #include <algorithm>
 
 #include "objstore/shared/clock.hpp"
@@ -8,8 +8,8 @@ namespace weft::objstore {
 namespace {
 
 constexpr std::uint64_t kWantedNs = 20'000'000'000;  // by another host, which asks again
-// How long one that has come back stays for those who wanted it: else the next ones that are wanted
-// would drive it out before it was taken, and none of many would ever be.
+// A restored object stays this long for those that wanted it: otherwise the next ones that are
+// wanted would evict it before it was taken, and none of many would ever be.
 constexpr std::uint64_t kGraceNs = 50'000'000;
 
 }  // namespace
@@ -44,8 +44,7 @@ void Server::restored(const ObjectId& id) {
   if (remote_ != nullptr) remote_->restored(id);
 }
 
-// Others may have it.
-// Reads that wait for a spilled object to come back, which it does not.
+// Ends reads that wait for a spilled object that does not come back; other hosts may have it.
 void Server::end_intos_of_spilled(const ObjectId& id, Outcome outcome) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, into] : intos_)

@@ -1,4 +1,4 @@
-// What `weft-store status` shows.
+// The JSON of `weft-store status`.
 #include <nlohmann/json.hpp>
 
 #include "objstore/shared/clock.hpp"

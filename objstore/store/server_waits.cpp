@@ -1,4 +1,4 @@
-// Calls that wait for objects, notices to subscribers, and what the objects' changes mean for both;
+// Calls that wait for objects, notices to subscribers, and the effect of objects' changes on both;
 // the doorbells of clients; reading all slots.
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -96,7 +96,7 @@ void Server::appeared(const ObjectId& id) {
 
 void Server::sealed(const ObjectId& id, std::uint32_t entry) {
   appeared(id);
-  tell_subscribers(id, entry);
+  notify_subscribers(id, entry);
   if (remote_ != nullptr) remote_->sealed(id, entry);
 }
 
@@ -104,7 +104,7 @@ void Server::gone(const ObjectId& id, bool is_deleted) {
   end_intos_of_spilled(id, {Code::not_found, is_deleted ? Reason::deleted : Reason::no_holder});
   if (remote_ == nullptr) return;
   remote_->gone(id, is_deleted);
-  // Who waits for a spilled one may get it from another host.
+  // A client that waits for a spilled object may get it from another host.
   if (waiting_for_.contains(id)) remote_->wanted(id);
 }
 
@@ -113,7 +113,7 @@ void Server::freed(std::uint32_t owner, std::uint64_t bytes) {
     client->second->charged_bytes -= std::min(client->second->charged_bytes, bytes);
 }
 
-void Server::tell_subscribers(const ObjectId& id, std::uint32_t entry) {
+void Server::notify_subscribers(const ObjectId& id, std::uint32_t entry) {
   for (auto& [serial, client] : clients_) {
     if (!client->is_subscribed) continue;
     Control& control = client->control();
@@ -132,7 +132,7 @@ void Server::tell_subscribers(const ObjectId& id, std::uint32_t entry) {
   }
 }
 
-// A slot is whatever its client wrote: numbers are compared, never followed.
+// A slot holds whatever its client wrote: numbers are compared, never followed.
 void Server::read(std::vector<std::uint64_t>& held, std::vector<std::uint64_t>& used) {
   for (auto& [serial, client] : clients_) {
     if (!client->has_met) continue;

@@ -21,7 +21,7 @@ std::uint64_t in_pages(std::uint64_t bytes) {
   return std::max<std::uint64_t>((bytes + kFilePage - 1) / kFilePage, 1) * kFilePage;
 }
 
-// All of it; false: errno tells.
+// Writes all of it; false: see errno.
 template <class Call>
 bool whole(std::byte* memory, std::uint64_t bytes, std::uint64_t offset, Call&& call) {
   while (bytes != 0) {
@@ -84,13 +84,13 @@ bool Spill::write(std::uint32_t entry, const std::byte* from, std::uint64_t byte
   return true;
 }
 
-void Spill::read(std::uint32_t entry, const Place& place, std::byte* to) {
-  post({Job::Kind::read, entry, to, place});
+void Spill::read(std::uint32_t entry, const FileRange& range, std::byte* to) {
+  post({Job::Kind::read, entry, to, range});
 }
 
-void Spill::free(const Place& place) {
-  space_.free(place.offset, in_pages(place.bytes));
-  post({Job::Kind::free, 0, nullptr, place});
+void Spill::free(const FileRange& range) {
+  space_.free(range.offset, in_pages(range.bytes));
+  post({Job::Kind::free, 0, nullptr, range});
 }
 
 void Spill::note_full(const std::string& why, std::uint64_t now_ns) {
@@ -108,35 +108,35 @@ std::vector<Spill::Done> Spill::take_done() {
 }
 
 Status Spill::carry_out(Job& job) {
-  const Place& place = job.place;
+  const FileRange& range = job.range;
   const int file = file_.get();
   switch (job.kind) {
     case Job::Kind::write:
       // Space first: no page of what does not fit is written. Not all file systems can.
-      if (::fallocate(file, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place.offset),
-                      static_cast<off_t>(in_pages(place.bytes))) != 0 &&
+      if (::fallocate(file, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(range.offset),
+                      static_cast<off_t>(in_pages(range.bytes))) != 0 &&
           errno != EOPNOTSUPP)
-        return system_error("spilling " + std::to_string(place.bytes) + " bytes");
-      if (!whole(job.memory, place.bytes, place.offset,
+        return system_error("spilling " + std::to_string(range.bytes) + " bytes");
+      if (!whole(job.memory, range.bytes, range.offset,
                  [&](const std::byte* from, std::uint64_t bytes, off_t offset) {
                    return ::pwrite(file, from, bytes, offset);
                  }))
-        return system_error("spilling " + std::to_string(place.bytes) + " bytes");
-      job.place.checksum = crc32c(job.memory, place.bytes);
+        return system_error("spilling " + std::to_string(range.bytes) + " bytes");
+      job.range.checksum = crc32c(job.memory, range.bytes);
       return Code::ok;
     case Job::Kind::read:
-      if (!whole(job.memory, place.bytes, place.offset,
+      if (!whole(job.memory, range.bytes, range.offset,
                  [&](std::byte* to, std::uint64_t bytes, off_t offset) {
                    return ::pread(file, to, bytes, offset);
                  }))
-        return system_error("reading back " + std::to_string(place.bytes) + " bytes");
-      if (crc32c(job.memory, place.bytes) != place.checksum)
+        return system_error("reading back " + std::to_string(range.bytes) + " bytes");
+      if (crc32c(job.memory, range.bytes) != range.checksum)
         return {Code::corrupt, "what was spilled has changed on disk"};
       return Code::ok;
     case Job::Kind::free:
-      // Where the file system can't the space is used again all the same.
+      // On file systems without this the space is used again all the same.
       ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(place.offset), static_cast<off_t>(in_pages(place.bytes)));
+                  static_cast<off_t>(range.offset), static_cast<off_t>(in_pages(range.bytes)));
       return Code::ok;
   }
   return Code::internal;
@@ -156,7 +156,7 @@ void Spill::run() {
     if (job.kind == Job::Kind::free) continue;
     {
       const std::lock_guard lock(mutex_);
-      done_.push_back({job.entry, job.kind == Job::Kind::write, job.place, std::move(status)});
+      done_.push_back({job.entry, job.kind == Job::Kind::write, job.range, std::move(status)});
       has_done_.store(true, std::memory_order_relaxed);
     }
     settings_.on_done();

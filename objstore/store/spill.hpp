@@ -1,10 +1,10 @@
 #pragma once
-// Spill: objects in a file, for which there is no room in memory. One file in the folder that the
-// user names, which has no name itself: whatever becomes of the store, the system takes it back,
-// and stores that share a folder never see each other's.
+// Spill: a file for objects that have no room in memory. It has no name in the folder that the user
+// chose: the system takes it back whatever becomes of the store, and stores that share a folder
+// never see each other's.
 //
 // Threads. All calls by one at a time (Objects, under the server's lock); reading, writing and
-// giving space back are done by a thread of the spill's own, in the order they were asked for.
+// giving space back are done by a thread of the spill's own, in the order of the requests.
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -29,15 +29,15 @@ struct SpillSettings {
 
 class Spill {
  public:
-  // Where bytes lie in the file, and their checksum.
-  struct Place {
+  // A range of the file, and the checksum of its bytes.
+  struct FileRange {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t checksum = 0;
   };
   struct Done {
     std::uint32_t entry = 0;
     bool is_write = false;
-    Place place;
+    FileRange range;
     Status status;
   };
 
@@ -49,16 +49,16 @@ class Spill {
   // not_found, not_permitted: the folder.
   Status open(const SpillSettings& settings);
   bool is_open() const { return thread_.joinable(); }
-  // What is under way ends, what is not is dropped.
+  // Completes the current job and drops the others.
   void stop();
 
   // The memory stays as it is, or belongs to the spill, until take_done() gives the entry.
   // False: the limit is reached.
   bool write(std::uint32_t entry, const std::byte* from, std::uint64_t bytes);
-  // corrupt: it isn't what was written.
-  void read(std::uint32_t entry, const Place& place, std::byte* to);
-  void free(const Place& place);
-  // Relaxed: the list is taken under a lock; on_done() wakes who sleeps.
+  // corrupt: the file has other bytes than were written.
+  void read(std::uint32_t entry, const FileRange& range, std::byte* to);
+  void free(const FileRange& range);
+  // relaxed: the list is taken under a lock; on_done() wakes the store's thread.
   bool has_done() const { return has_done_.load(std::memory_order_relaxed); }
   std::vector<Done> take_done();
 
@@ -74,7 +74,7 @@ class Spill {
     enum class Kind { write, read, free } kind;
     std::uint32_t entry;
     std::byte* memory;
-    Place place;
+    FileRange range;
   };
   void post(const Job& job);
   void run();

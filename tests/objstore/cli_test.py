@@ -149,7 +149,7 @@ assert os.path.exists(path)
 store = start()
 assert json.loads(run("status", "--json"))["objects"] == 0
 assert end(store, signal.SIGINT) == 0
-# What goes to disk comes back, and nothing of it is left, however the store ends; two share a folder.
+# Objects on disk come back, and nothing of them is left, however the store ends; two share a folder.
 spill = os.path.join(folder, "spill")
 os.mkdir(spill)
 

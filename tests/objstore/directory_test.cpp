@@ -1,5 +1,5 @@
-// What both kinds of directory promise to managers. The embedded one's members are joined by queues
-// here; the one in Redis is a real redis-server's.
+// The promises of both kinds of directory to managers. The embedded one's members are joined by
+// queues here; the one in Redis is a real redis-server's.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -78,7 +78,7 @@ struct Host final : DirectoryUser {
   Host(World& world, std::uint64_t self) : world(world), self(self) {}
   std::vector<ObjectId> local_objects() override { return {objects.begin(), objects.end()}; }
   void has_holders(const ObjectId& id, std::span<const std::uint64_t> holders) override {
-    told[id].insert(holders.begin(), holders.end());
+    reported[id].insert(holders.begin(), holders.end());
   }
   void was_deleted(const ObjectId& id) override { deleted.insert(id); }
   void confirmed(std::uint64_t) override {}
@@ -97,7 +97,7 @@ struct Host final : DirectoryUser {
   const std::uint64_t self;
   std::unique_ptr<Directory> directory;
   std::set<ObjectId> objects, deleted;
-  std::map<ObjectId, std::set<std::uint64_t>> told;
+  std::map<ObjectId, std::set<std::uint64_t>> reported;
   std::map<std::uint64_t, std::string> members;
 };
 
@@ -145,7 +145,7 @@ class World {
       while (!messages.empty()) step();
       return;
     }
-    // Redis answers each connection in order, and tells its listeners before it answers.
+    // Redis answers each connection in order, and publishes to its listeners before it answers.
     for (auto& [self, host] : hosts) {
       const ObjectId probe = probe_of(++num_probes_);
       host->directory->announce(probe, Announced::again);
@@ -154,7 +154,7 @@ class World {
       last.directory->watch(probe);
       REQUIRE(settle_until([&] {
         if (&last == host.get()) return true;
-        if (last.told[probe].contains(self)) return true;
+        if (last.reported[probe].contains(self)) return true;
         // Said again, as what is said before there is a connection is lost.
         host->directory->announce(probe, Announced::again);
         last.directory->watch(probe);
@@ -226,28 +226,28 @@ ObjectId id_of(int number) {
   }                                                   \
   INFO((is_redis ? "in Redis" : "embedded"))
 
-TEST_CASE("who looks for an object is told who holds it, then and later") {
+TEST_CASE("a watch reports an object's holders, then and later") {
   MAKE_WORLD(world);
   Host &a = world.add(), &b = world.add(), &c = world.add();
   for (int i = 0; i < 20; ++i) {
     a.put(id_of(i));
     world.settle();
     c.directory->watch(id_of(i));
-    REQUIRE(world.settle_until([&] { return c.told[id_of(i)].contains(a.self); }));
+    REQUIRE(world.settle_until([&] { return c.reported[id_of(i)].contains(a.self); }));
     b.put(id_of(i), Announced::copy);
-    REQUIRE(world.settle_until([&] { return c.told[id_of(i)].contains(b.self); }));
-    CHECK_FALSE(c.told[id_of(i)].contains(c.self));
+    REQUIRE(world.settle_until([&] { return c.reported[id_of(i)].contains(b.self); }));
+    CHECK_FALSE(c.reported[id_of(i)].contains(c.self));
   }
-  // What is no longer looked for is no longer told.
+  // Objects that are no longer watched are no longer reported.
   c.directory->unwatch(id_of(0));
-  c.told.clear();
+  c.reported.clear();
   world.settle();
   a.put(id_of(0), Announced::again);
   world.settle();
-  CHECK(c.told[id_of(0)].empty());
+  CHECK(c.reported[id_of(0)].empty());
 }
 
-TEST_CASE("what is withdrawn, or was held by one who died, is not told as held") {
+TEST_CASE("an object that is withdrawn, or whose holder died, is not reported as held") {
   MAKE_WORLD(world);
   Host &a = world.add(), &b = world.add(), &c = world.add();
   for (int i = 0; i < 10; ++i) a.put(id_of(i));
@@ -260,8 +260,8 @@ TEST_CASE("what is withdrawn, or was held by one who died, is not told as held")
   world.settle();
   for (int i = 0; i < 10; ++i) {
     c.directory->watch(id_of(i));
-    REQUIRE(world.settle_until([&] { return c.told[id_of(i)].contains(b.self); }));
-    CHECK_FALSE(c.told[id_of(i)].contains(a.self));
+    REQUIRE(world.settle_until([&] { return c.reported[id_of(i)].contains(b.self); }));
+    CHECK_FALSE(c.reported[id_of(i)].contains(a.self));
   }
 }
 
@@ -288,7 +288,7 @@ TEST_CASE("the first of two seals of one id wins") {
 }
 
 // Both go different ways, and the original was then taken for the second of two seals.
-TEST_CASE("a copy may be told of before its original, and both are held") {
+TEST_CASE("a copy may be announced before its original, and both are held") {
   MAKE_WORLD(world);
   Host &a = world.add(), &b = world.add(), &c = world.add();
   for (int i = 0; i < 10; ++i) {
@@ -298,8 +298,9 @@ TEST_CASE("a copy may be told of before its original, and both are held") {
     world.settle();
     CHECK((a.objects.contains(id_of(i)) && b.objects.contains(id_of(i))));
     c.directory->watch(id_of(i));
-    REQUIRE(world.settle_until(
-        [&] { return c.told[id_of(i)].contains(a.self) && c.told[id_of(i)].contains(b.self); }));
+    REQUIRE(world.settle_until([&] {
+      return c.reported[id_of(i)].contains(a.self) && c.reported[id_of(i)].contains(b.self);
+    }));
     // A second original is one still.
     c.put(id_of(i));
     REQUIRE(world.settle_until([&] { return !c.objects.contains(id_of(i)); }));
@@ -343,7 +344,7 @@ TEST_CASE("members come and go, and what they answered for is known after them")
   for (int i = 0; i < 30; ++i) c.directory->watch(id_of(i));
   for (int i = 0; i < 30; ++i)
     REQUIRE(world.settle_until(
-        [&] { return c.told[id_of(i)].contains(i % 2 == 0 ? a.self : b.self); }));
+        [&] { return c.reported[id_of(i)].contains(i % 2 == 0 ? a.self : b.self); }));
   d.directory->watch(id_of(99));
   world.settle();
   world.kill(a);
@@ -351,14 +352,14 @@ TEST_CASE("members come and go, and what they answered for is known after them")
   Host& e = world.add();
   for (int i = 1; i < 30; i += 2) e.directory->watch(id_of(i));
   for (int i = 1; i < 30; i += 2)
-    REQUIRE(world.settle_until([&] { return e.told[id_of(i)].contains(b.self); }));
-  // Who waited before the death is told after it.
+    REQUIRE(world.settle_until([&] { return e.reported[id_of(i)].contains(b.self); }));
+  // A watch from before the death is reported to after it.
   e.put(id_of(99));
-  REQUIRE(world.settle_until([&] { return d.told[id_of(99)].contains(e.self); }));
+  REQUIRE(world.settle_until([&] { return d.reported[id_of(99)].contains(e.self); }));
 }
 
 #ifdef WEFT_HAVE_HIREDIS
-TEST_CASE("a Redis that dies and comes back with nothing is told everything again") {
+TEST_CASE("a Redis that dies and comes back with nothing receives everything again") {
   World world(true);
   if (!world.has_started()) {
     WARN("skipped: no redis-server on this machine");
@@ -383,12 +384,13 @@ TEST_CASE("a Redis that dies and comes back with nothing is told everything agai
   };
   REQUIRE(world.settle_until([&] { return !is_connected(a) && !is_connected(b); }));
   REQUIRE(world.redis.start());
-  REQUIRE(world.settle_until(
-      [&] { return b.told[id_of(1)].contains(a.self) && b.told[id_of(3)].contains(a.self); }));
+  REQUIRE(world.settle_until([&] {
+    return b.reported[id_of(1)].contains(a.self) && b.reported[id_of(3)].contains(a.self);
+  }));
   CHECK((is_connected(a) && is_connected(b)));
   a.directory->watch(id_of(2));
   world.settle();
-  CHECK(a.told[id_of(2)].empty());
+  CHECK(a.reported[id_of(2)].empty());
 }
 
 TEST_CASE("a name server that is silent keeps nobody waiting but the directory in Redis") {

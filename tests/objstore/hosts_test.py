@@ -130,7 +130,7 @@ def check_deaths(hosts, chance):
             assert process.returncode != 0 or output == contents(name, size), errors
         else:
             assert output == contents(name, size), (len(output), errors)
-        # Those that live go on at once; it comes back with nothing.
+        # The others go on at once; it comes back with nothing.
         asker.put(f"alive-{number}", 100_000)
         other.get(f"alive-{number}", 100_000)
         victim.start([host for host in hosts if host is not victim])
@@ -140,14 +140,14 @@ def check_deaths(hosts, chance):
         for host in hosts:
             host.run("delete", name)
             eventually(lambda: not host.has(name), "a deleted object stays")
-    # What was kept for those who died is free.
+    # Memory kept for clients that died is free.
     for host in hosts:
         eventually(lambda: host.status()["delete_deferred"] == 0,
                    f"host {host.number} keeps memory for the dead")
 
 
 def check_redis_dies(hosts):
-    """It dies, comes back with nothing, and is told again what there is."""
+    """It dies, comes back with nothing, and receives again what there is."""
     hosts[0].put("before", 100_000)
     redis.kill()
     assert "in time" in hosts[1].run("get", "before", "--timeout", "0.3", code=1)
@@ -172,7 +172,7 @@ def main():
         check_exchange(hosts, "a")
         check_delete(hosts)
         check_copies(hosts)
-        # One is ended and started again; then the one that all others were told of.
+        # One is ended and started again; then the one that reported all others.
         for i in (len(hosts) - 1, 0):
             hosts[i].end()
             hosts[i].start([host for host in hosts if host is not hosts[i]])

@@ -1,6 +1,6 @@
 // A client that is killed at each step of each call. A step is an instruction: the call runs under
-// ptrace once to count them, then again and again up to one of them, where it is killed. Whoever
-// comes next must find an object whole or not at all, its id and its room free.
+// ptrace once to count them, then again and again up to one of them, where it is killed. The
+// next client must find an object whole or not at all, its id and its room free.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr int kKills = 8;  // of each call, at instructions spread over it
 constexpr std::uint64_t kMemoryBytes = 8 << 20, kAllBytes = 7 << 20;
 
-// What a child does: `before` undisturbed, `call` step by step.
+// The work of a child: `before` undisturbed, `call` step by step.
 struct Call {
   const char* name;
   std::function<bool(ObjectStore&)> before;

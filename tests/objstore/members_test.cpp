@@ -1,18 +1,18 @@
-// What two managers agree on when one of them has lost the other: one is a store here, the other a
-// Node that says what a manager would.
+// The protocol of two managers when one of them has lost the other: one is a store here, the other
+// a Node that says what a manager would.
 #include "other_manager.hpp"
 
 using namespace weft;
 using namespace weft::objstore;
 using namespace weft::testing;
 
-TEST_CASE("who has been forgotten forgets, too, and goes on over the link that it hears so by") {
+TEST_CASE("a forgotten manager forgets, too, and goes on over the link that the greeting came by") {
   Host host;
   ObjectStore store({.socket = host.store.socket()});
   OtherManager other;
   const std::uint64_t before = used_bytes(store);
   const Peer first = other.connect(host);
-  const std::uint64_t number = other.hear(first, PeerKind::members).number;
+  const std::uint64_t number = other.expect_message(first, PeerKind::members).number;
   CHECK(number != 0);
   other.greet(first, 5);
   wait_for_peers(store, 1);
@@ -21,11 +21,11 @@ TEST_CASE("who has been forgotten forgets, too, and goes on over the link that i
   // It has lost that link, which this host does not know, and makes another.
   const Peer second = other.connect(host);
   other.greet(second, 6);
-  CHECK(other.hear(second, PeerKind::members).number == number);
+  CHECK(other.expect_message(second, PeerKind::members).number == number);
   CHECK(other.progress_until([&] { return first.is_lost(); }));
   CHECK(other.progress_until([&] { return used_bytes(store) == before; }));
   wait_for_peers(store, 1);
-  // What is left of an earlier meeting has no effect.
+  // Messages of an earlier meeting have no effect.
   other.take_room(second, 2);
   other.greet(second, 6);
   other.greet(second, 5);
@@ -36,21 +36,21 @@ TEST_CASE("who has been forgotten forgets, too, and goes on over the link that i
   wait_for_peers(store, 0);
   CHECK(other.progress_until([&] { return used_bytes(store) == before; }));
   const Peer third = other.connect(host);
-  CHECK(other.hear(third, PeerKind::members).number > number);
+  CHECK(other.expect_message(third, PeerKind::members).number > number);
   other.greet(third, 7);
   wait_for_peers(store, 1);
 }
 
-// The other one had heard the first greeting in a meeting that it has forgotten since.
-TEST_CASE("whoever greets is greeted, though it has been before") {
+// The other one received the first greeting in a meeting that it has forgotten since.
+TEST_CASE("a greeting is answered, though one was sent before") {
   Host host;
   ObjectStore store({.socket = host.store.socket()});
   OtherManager other;
   const Peer link = other.connect(host);
-  const std::uint64_t number = other.hear(link, PeerKind::members).number;
+  const std::uint64_t number = other.expect_message(link, PeerKind::members).number;
   for (const std::uint64_t mine : {5, 6}) {
     other.greet(link, mine);
-    CHECK(other.hear(link, PeerKind::members).number == number);
+    CHECK(other.expect_message(link, PeerKind::members).number == number);
   }
   // Not for ever.
   other.greet(link, 6);
@@ -122,7 +122,7 @@ TEST_CASE(
     ObjectStore fetches({.socket = host.store.socket()});
     status = fetches.fetch(ids, kWaitMs);
   });
-  CHECK(other.hear(links[1], PeerKind::watch).number != 0);
+  CHECK(other.expect_message(links[1], PeerKind::watch).number != 0);
   for (const Peer& link : links) other.close(link);
   CHECK(other.progress_until([&] { return status_number(store, "fetched") == ids.size(); }));
   fetch.join();
@@ -136,14 +136,14 @@ TEST_CASE("a second link takes over as a new meeting when the first one is lost"
   OtherManager other;
   const std::uint64_t before = used_bytes(store);
   const Peer first = other.connect(host);
-  const std::uint64_t number = other.hear(first, PeerKind::members).number;
+  const std::uint64_t number = other.expect_message(first, PeerKind::members).number;
   const Peer second = other.connect(host);
   other.greet(first, 1);
   wait_for_peers(store, 1);
   other.take_room(first, 1);
   // Whatever was under way over the first is not waited for over the second.
   other.close(first);
-  const PeerMessage greeting = other.hear(second, PeerKind::members);
+  const PeerMessage greeting = other.expect_message(second, PeerKind::members);
   CHECK(greeting.number > number);
   CHECK(other.progress_until([&] { return used_bytes(store) == before; }));
   other.greet(second, 1);

@@ -53,7 +53,8 @@ class OtherManager {
   }
   // The next message of this kind, and number if there is one, over this link, which takes out what
   // came before it.
-  PeerMessage hear(const Peer& link, PeerKind kind, std::optional<std::uint64_t> number = {}) {
+  PeerMessage expect_message(const Peer& link, PeerKind kind,
+                             std::optional<std::uint64_t> number = {}) {
     for (int tries = 0; tries < 30000; ++tries) {
       node_.progress();
       while (!heard_.empty()) {
@@ -65,7 +66,7 @@ class OtherManager {
       }
       ::usleep(1000);
     }
-    FAIL("nothing is heard");
+    FAIL("no message of this kind came");
     return {};
   }
   // What is answered to an ask, or a watch, of this number.
@@ -93,7 +94,7 @@ class OtherManager {
     message.id = id_of(number);
     message.data_bytes = 1'000'000;
     say(link, message);
-    const PeerMessage answer = hear(link, PeerKind::push_answer);
+    const PeerMessage answer = expect_message(link, PeerKind::push_answer);
     CHECK(answer.number == number);
     REQUIRE(answer.code == 0);
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Two hosts that lose each other, as the way between them is gone for a while, though both keep the
-third one, which has told them of each other and does not do so again: parted_test.py WEFT_STORE
+third one, which has reported them to each other and does not do so again: parted_test.py WEFT_STORE
 [--redis] [--any] [--rounds N] [--seed N]. Needs root: each host is a network namespace. With --any
 they listen at any address."""
 import argparse
@@ -56,7 +56,7 @@ def route(one, other, what):
 def check_parted(hosts, number, chance):
     # The first time two that know each other from the third one alone.
     one, other = chance.sample(hosts[1:] if number == 0 else hosts, 2)
-    # Who asks notices; the other one may not, or both ask.
+    # The host that asks notices; the other one may not, or both ask.
     askers = [(one, other)] if number % 2 == 0 else [(one, other), (other, one)]
     for host in one, other:
         host.put(f"parted-{number}-{host.number}")

@@ -1,4 +1,5 @@
-// Where a store runs, and from which size on it reads: what is found out about the machine.
+// Measured properties of the machine: the NUMA node of a store, and the size from which on it
+// reads.
 #include <hwloc.h>
 
 #include <memory>
@@ -67,10 +68,10 @@ TEST_CASE("the RDMA device's part of the machine is found") {
   CHECK(hwloc_bitmap_weight(part->cpuset) == 2);
 }
 
-TEST_CASE("this machine is bound to, or it is told why not") {
-  std::string told;
-  const Status status = bind_to_numa(told);
-  CHECK((status.ok() ? !told.empty() : status == Code::unsupported));
+TEST_CASE("a store is bound to this machine's node, or the reason is reported") {
+  std::string report;
+  const Status status = bind_to_numa(report);
+  CHECK((status.ok() ? !report.empty() : status == Code::unsupported));
 }
 
 TEST_CASE("reading begins where it is faster from then on") {

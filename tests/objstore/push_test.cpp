@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "objstore/manager/push_group.hpp"
+#include "objstore/manager/push/push_group.hpp"
 #include "other_manager.hpp"
 #include "tests/support/slow_names.hpp"
 
@@ -288,7 +288,7 @@ TEST_CASE("a push brings the object here first, and serves those who wait for it
   const Status status = hosts.stores[0]->push(id, {}, pushes, kWaitMs);
   waits.join();
   INFO(status.text());
-  // Whoever waits for it may be fetching it right now.
+  // A host that waits for it may be fetching it right now.
   CHECK((status.ok() || status == Code::again));
   for (int i = 0; i < 3; ++i) check_has(*hosts.stores[i], id, 2'000'000);
 }
@@ -334,7 +334,7 @@ TEST_CASE("when a host leaves in a push, others have all of the object or nothin
     for (std::size_t i = 1; i < 4; ++i) {
       if (victim == 2 && i == victim) continue;
       ObjectStore& store = *hosts.stores[i];
-      // It hears of the end a little later than the pusher's client, and of the push perhaps, too:
+      // The end reaches it a little later than the pusher's client, and the push perhaps, too:
       // what counts is what one look finds.
       bool is_whole = false;
       std::uint64_t used = 0;
@@ -391,7 +391,7 @@ TEST_CASE("a push whose client or whose time is over leaves nothing behind") {
   for (std::size_t i = 1; i < 3; ++i) check_has(*hosts.stores[i], id, 30'000'000);
 }
 
-// What another host may say wrong: a group that this one is not in, one that nobody asked for.
+// Wrong messages of another host: a group that this one is not in, one that nobody asked for.
 TEST_CASE("a store believes nothing of a push that makes no sense") {
   Host a;
   ObjectStore store({.socket = a.store.socket()});
@@ -406,7 +406,8 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   message.members = {{1, "a"}, {2, "b"}};
   message.block_bytes = 1;
   other.say(to, message);
-  CHECK(other.hear(to, PeerKind::push_end, 5).code == static_cast<std::uint32_t>(Code::not_found));
+  CHECK(other.expect_message(to, PeerKind::push_end, 5).code ==
+        static_cast<std::uint32_t>(Code::not_found));
   // Answers that nobody waits for, an end of none.
   message.kind = PeerKind::push_answer;
   other.say(to, message);
@@ -420,7 +421,7 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   message.data_bytes = UINT64_MAX - 5;
   message.metadata_bytes = 10;
   other.say(to, message);
-  CHECK(other.hear(to, PeerKind::push_answer, 6).code ==
+  CHECK(other.expect_message(to, PeerKind::push_answer, 6).code ==
         static_cast<std::uint32_t>(Code::no_memory));
   // A group that the store is not in, then one whose blocks have no bytes.
   for (const bool is_member : {false, true}) {
@@ -428,7 +429,7 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
     message.number = is_member ? 8 : 7;
     message.data_bytes = 1'000'000;
     other.say(to, message);
-    const PeerMessage ready = other.hear(to, PeerKind::push_answer, message.number);
+    const PeerMessage ready = other.expect_message(to, PeerKind::push_answer, message.number);
     REQUIRE(ready.code == 0);
     REQUIRE(ready.members.size() == 1);
     CHECK(used_bytes(store) > before);
@@ -436,15 +437,15 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
     message.members = {{1, "a"}, {is_member ? ready.members[0].generation : 2, "b"}};
     message.block_bytes = is_member ? 0 : 1;
     other.say(to, message);
-    const std::uint32_t code = other.hear(to, PeerKind::push_end, message.number).code;
+    const std::uint32_t code = other.expect_message(to, PeerKind::push_end, message.number).code;
     CHECK(code == static_cast<std::uint32_t>(is_member ? Code::bad_argument : Code::corrupt));
     CHECK(used_bytes(store) == before);
   }
-  // One that asks, and goes.
+  // A host that asks, and goes.
   message.kind = PeerKind::push;
   message.number = 9;
   other.say(to, message);
-  CHECK(other.hear(to, PeerKind::push_answer, 9).code == 0);
+  CHECK(other.expect_message(to, PeerKind::push_answer, 9).code == 0);
   other.close(to);
   CHECK(other.progress_until([&] { return used_bytes(store) == before; }));
   CHECK_FALSE(store.contains(id_of(1)));
@@ -467,7 +468,7 @@ TEST_CASE("who pushes cannot change what has come") {
     message.data_bytes = bytes - 10;
     message.metadata_bytes = 10;
     other.say(to, message);
-    const PeerMessage ready = other.hear(to, PeerKind::push_answer, bytes);
+    const PeerMessage ready = other.expect_message(to, PeerKind::push_answer, bytes);
     REQUIRE(ready.members.size() == 1);
     message.kind = PeerKind::push_group;
     message.group = bytes;
@@ -483,7 +484,7 @@ TEST_CASE("who pushes cannot change what has come") {
           multicast,
           {.id = bytes, .members = {address, ready.members[0].address}, .block_bytes = 65536}, {});
       REQUIRE(group.send(first.data(), bytes));
-      CHECK(other.hear(to, PeerKind::push_end, bytes).code == 0);
+      CHECK(other.expect_message(to, PeerKind::push_end, bytes).code == 0);
       check_has(store, id_of(bytes), bytes - 10);
       CHECK(group.send(second.data(), bytes));
       CHECK_FALSE(group.close());
@@ -495,7 +496,7 @@ TEST_CASE("who pushes cannot change what has come") {
 TEST_CASE("who asks for room and then says nothing does not have it for ever") {
   Host a;
   ObjectStore store({.socket = a.store.socket()});
-  Node peer({.name = "stranger"});
+  Node peer({.name = "foreign"});
   std::atomic<int> num_answers{0};
   peer.on_message([&](const Peer&, std::span<const std::byte>) { ++num_answers; });
   Peer to;

@@ -68,10 +68,10 @@ class Host(store_hosts.Host):
 
 def finish_push(process):
     output, errors = process.communicate(timeout=2 * LIMIT)
-    told = dict(row.split(" ", 1) for row in output.decode().splitlines())
-    assert (process.returncode == 0) == all(word in ("has it", "had it") for word in told.values()), (
-        told, errors)
-    return told, errors.decode()
+    results = dict(row.split(" ", 1) for row in output.decode().splitlines())
+    assert (process.returncode == 0) == all(word in ("has it", "had it") for word in results.values()), (
+        results, errors)
+    return results, errors.decode()
 
 
 def check_whole_or_nothing(hosts, name, before, gets=True):
@@ -100,20 +100,20 @@ def check_receiver_dies(hosts, chance, number):
     name = f"receiver-{number}"
     process, before = begin_death(pusher, others, name, chance)
     victim.end(signal.SIGKILL)
-    told, errors = finish_push(process)
-    assert set(told) == {host.address for host in others}, told
-    if told[victim.address] != "has it":
-        assert told[victim.address] == "peer lost" and victim.address in errors, (told, errors)
+    results, errors = finish_push(process)
+    assert set(results) == {host.address for host in others}, results
+    if results[victim.address] != "has it":
+        assert results[victim.address] == "peer lost" and victim.address in errors, (results, errors)
     check_whole_or_nothing(left, name, before)
     for host in left:
-        assert (told[host.address] == "has it") == host.has(name), (told, host.number)
+        assert (results[host.address] == "has it") == host.has(name), (results, host.number)
     # The others have it by a second push at once; then, when it is back, the victim, too.
-    told, _ = pusher.push(name, left)
-    assert set(told.values()) <= {"has it", "had it"}, told
+    results, _ = pusher.push(name, left)
+    assert set(results.values()) <= {"has it", "had it"}, results
     victim.start([host for host in hosts if host is not victim])
     meet(hosts)
-    told, _ = pusher.push(name, others)
-    assert told == {**{host.address: "had it" for host in left}, victim.address: "has it"}, told
+    results, _ = pusher.push(name, others)
+    assert results == {**{host.address: "had it" for host in left}, victim.address: "has it"}, results
     for host in others:
         assert host.run("get", name) == contents(name, SIZE)
     return "died in it" if "peer lost" in errors or "was lost" in errors else "came late"
@@ -126,15 +126,15 @@ def check_receiver_sleeps(hosts, chance, number):
     name = f"sleeper-{number}"
     process, before = begin_death(pusher, others, name, chance)
     victim.store.send_signal(signal.SIGSTOP)
-    told, errors = finish_push(process)
+    results, errors = finish_push(process)
     victim.store.send_signal(signal.SIGCONT)
-    assert set(told) == {host.address for host in others}, told
+    assert set(results) == {host.address for host in others}, results
     check_whole_or_nothing(others, name, before)
     for host in left:
-        assert (told[host.address] == "has it") == host.has(name), (told, host.number)
+        assert (results[host.address] == "has it") == host.has(name), (results, host.number)
     meet(hosts)
-    told, errors = pusher.push(name, others)
-    assert set(told.values()) <= {"has it", "had it"}, (told, errors)
+    results, errors = pusher.push(name, others)
+    assert set(results.values()) <= {"has it", "had it"}, (results, errors)
 
 
 def check_pusher_sleeps(hosts, chance, number):
@@ -149,8 +149,8 @@ def check_pusher_sleeps(hosts, chance, number):
         pusher.store.send_signal(signal.SIGCONT)
     process.communicate(timeout=2 * LIMIT)
     meet(hosts)
-    told, errors = pusher.push(name, others)
-    assert set(told.values()) <= {"has it", "had it"}, (told, errors)
+    results, errors = pusher.push(name, others)
+    assert set(results.values()) <= {"has it", "had it"}, (results, errors)
 
 
 def check_pusher_dies(hosts, chance, number, kills_command):
@@ -188,8 +188,8 @@ store = w.ObjectStore({hosts[0].socket!r})
 store.put("python", bytes(range(256)) * 1000)
 hosts = {[host.address for host in hosts[1:]]!r}
 assert store.push("python", hosts[:1]) == {{hosts[0]: "has it"}}
-told = store.push("python")
-assert sorted(told.values()) == ["had it"] + ["has it"] * (len(hosts) - 1) or len(told) == 1, told
+results = store.push("python")
+assert sorted(results.values()) == ["had it"] + ["has it"] * (len(hosts) - 1) or len(results) == 1, results
 try:
     store.push("python", ["nobody"] + hosts)
     raise SystemExit("pushed to nobody")
@@ -225,9 +225,9 @@ def main():
         # One has it, one has too little memory.
         hosts[0].run("put", "large", "-", data=contents("large", SIZE))
         hosts[2].run("get", "large", "--timeout", str(LIMIT))
-        told, errors = hosts[0].push("large", hosts[1:])
-        assert [told[host.address] for host in hosts[1:]] == \
-            ["has it", "had it", "has it", "out of memory"], told
+        results, errors = hosts[0].push("large", hosts[1:])
+        assert [results[host.address] for host in hosts[1:]] == \
+            ["has it", "had it", "has it", "out of memory"], results
         assert "on 3 of the 4 other hosts" in errors and hosts[4].address in errors, errors
         assert not hosts[4].has("large")
         for host in hosts[:4]:

@@ -98,17 +98,17 @@ TEST_CASE("an object that there is no memory to send is read instead") {
   OtherManager other;
   const Peer link = other.connect(host);
   other.greet(link, 1);
-  other.hear(link, PeerKind::members);
+  other.expect_message(link, PeerKind::members);
   const ObjectId id = id_of(1);
   REQUIRE(store.put(id, contents_of(id, 8'000'000), contents_of(id, 10)));
   PeerMessage ask = ask_for(id, 1);
   other.say(link, ask);
-  CHECK(other.hear(link, PeerKind::data, 1).data_bytes == 8'000'000);
+  CHECK(other.expect_message(link, PeerKind::data, 1).data_bytes == 8'000'000);
   {
     const Shortage shortage(1 << 20);
     ask.number = 2;
     other.say(link, ask);
-    CHECK(other.hear(link, PeerKind::offer, 2).data_bytes == 8'000'000);
+    CHECK(other.expect_message(link, PeerKind::offer, 2).data_bytes == 8'000'000);
   }
   // Nor is it sent where that would take a lot.
   const ObjectId large = id_of(2);
@@ -120,7 +120,7 @@ TEST_CASE("an object that there is no memory to send is read instead") {
   ask.id = large;
   ask.number = 3;
   other.say(to_roomy, ask);
-  CHECK(other.hear(to_roomy, PeerKind::offer, 3).data_bytes == kMaxSentBytes);
+  CHECK(other.expect_message(to_roomy, PeerKind::offer, 3).data_bytes == kMaxSentBytes);
 }
 
 TEST_CASE("a message that there is no memory for ends its link, and its sender is met again") {
@@ -142,5 +142,5 @@ TEST_CASE("a message that there is no memory for ends its link, and its sender i
   const ObjectId id = id_of(1);
   REQUIRE(store.put(id, contents_of(id, 100)));
   other.say(again, ask_for(id, 1));
-  CHECK(other.hear(again, PeerKind::data, 1).data_bytes == 100);
+  CHECK(other.expect_message(again, PeerKind::data, 1).data_bytes == 100);
 }

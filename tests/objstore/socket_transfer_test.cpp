@@ -159,7 +159,7 @@ TEST_CASE("asks of the socket protocol end, whatever comes of them") {
   CHECK(asker.taken.size() == 2);
   CHECK(asker.taken[1] == holder.held);
   CHECK(asker.taken[4] == holder.held);
-  // What there is no place for is thrown away, and what follows is in order.
+  // An object without a place is thrown away, and what follows is in order.
   asker.refuses = true;
   asker.transfer.ask(address, id_of(1), 5);
   const int num_before = holder.num_asked;
@@ -193,7 +193,7 @@ TEST_CASE("asks of the socket protocol end, whatever comes of them") {
   CHECK(holder.num_held == 0);
 }
 
-TEST_CASE("strangers of the socket protocol are shown the door") {
+TEST_CASE("foreign processes at the socket protocol are disconnected") {
   Side holder(300), asker(300);
   REQUIRE(holder.transfer.listen("127.0.0.1:0"));
   const std::string& address = holder.transfer.address();

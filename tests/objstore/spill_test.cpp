@@ -137,7 +137,7 @@ TEST_CASE("what is referenced or pinned stays in memory, and what is on disk has
   CHECK(status_number(store, "expired") == 1);
 }
 
-TEST_CASE("a spill that is full is told of, and objects are evicted as without one") {
+TEST_CASE("a spill that is full is reported, and objects are evicted as without one") {
   StoreFixture fixture(16 << 20, 0, true, 8 << 20);
   ObjectStore store({.socket = fixture.socket()});
   for (std::uint64_t i = 0; i < 60; ++i) put(store, i, kBytes);

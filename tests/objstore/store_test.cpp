@@ -306,7 +306,7 @@ TEST_CASE("list and subscribe") {
   std::vector<ObjectEntry> objects;
   REQUIRE(store.list(objects));
   CHECK(objects.size() == 1600);
-  // Who does not read loses the latest, and is told how many.
+  // A subscriber that does not read loses the latest, and learns how many.
   std::uint64_t num_lost = 0, num_read = 0;
   while (other.next_event(event, 0, &num_lost)) {
     CHECK(event.id == id_of(100 + num_read));
@@ -399,7 +399,7 @@ TEST_CASE("many threads of one client, and objects that are evicted while they a
   CHECK(num_got > 500);
 }
 
-TEST_CASE("a store that ends is told to those who wait") {
+TEST_CASE("a store that ends is reported to waiting calls") {
   auto fixture = std::make_unique<StoreFixture>();
   ObjectStore store({.socket = fixture->socket()});
   put(store, 1, 1000);

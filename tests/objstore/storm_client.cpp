@@ -65,7 +65,7 @@ class Client {
       try {
         ObjectStore store({.socket = socket_, .name = "storm"});
         ++num_lives_;
-        // What refers to a store goes before it does.
+        // Users of a store go before it does.
         std::vector<Object> held(8);
         is_lost_ = false;
         while (is_over == 0 && !is_lost_ && !is_wrong_) step(store, held);
@@ -92,7 +92,7 @@ class Client {
   std::uint32_t below(std::uint32_t end) { return static_cast<std::uint32_t>(random_() % end); }
   ObjectId any_name() { return name_of(below(kNames)); }
 
-  // Whether it went well; what may go otherwise in a storm is no failure.
+  // True unless it failed in a way that a storm does not explain.
   bool well(const char* what, const Status& status) {
     ++num_calls_;
     switch (status.code()) {
@@ -201,7 +201,7 @@ class Client {
         break;
       }
       default: {
-        // What others hold is looked at again: nobody changes it under them.
+        // Objects held by others are read again: nobody changes it under them.
         for (Object& object : held)
           if (object) {
             ObjectId its;

@@ -145,7 +145,7 @@ def main():
         for store in stores:  # they find each other again
             eventually(lambda: len(store.status()["peers"]) == len(stores) - 1,
                        lambda: f"store {store.number} is alone: {store.status()}")
-        told = [client.end() for client in clients]
+        reports = [client.end() for client in clients]
         clients = []
         # Nothing is held by or for anybody: what is deleted goes, and all memory is free.
         for store in stores:
@@ -169,7 +169,7 @@ def main():
                        lambda: f"store {store.number} keeps descriptors: {before}, {store.descriptors()}")
         print(f"{killed['clients']} clients and {killed['stores']} stores killed; seed {seed}",
               file=sys.stderr)
-        for line in told:
+        for line in reports:
             print(line, end="", file=sys.stderr)
         for store in stores:
             store.end()

@@ -129,7 +129,7 @@ TEST_CASE("a holder that goes is replaced by another, and one that comes back is
       check_fetched(at_c, ids.back(), 40'000);
     }
   }
-  // a goes, and with it what it answered for; c has all, too, and tells so anew.
+  // a goes, and with it what it answered for; c has all, too, and announces it anew.
   a.reset();
   for (const ObjectId& id : ids) check_fetched(at_b, id, 40'000);
   // c's manager ends and comes back as another member, with what its store holds.
@@ -155,7 +155,7 @@ TEST_CASE("an object that finds no room is fetched when there is some, or refuse
   const Status status = to.get(id_of(9), other, kWaitMs);
   CHECK(status == Code::no_memory);
   CHECK(status.text().find("--memory") != std::string::npos);
-  // Whoever answers for the id, which for some is the one that holds it.
+  // The id's answerer, which for some is the one that holds it.
   for (std::uint64_t i = 20; i < 28; ++i) {
     INFO(i);
     REQUIRE(to.get(id_of(2), held, kWaitMs));
@@ -208,7 +208,7 @@ TEST_CASE("a range of an object comes into the program's memory, and no copy sta
     }
     CHECK_FALSE(to.contains(id));
   }
-  // One that is larger than this host's whole store, in the part that fits.
+  // An object that is larger than this host's whole store, in the part that fits.
   const ObjectId large = id_of(number++);
   const auto all = contents_of(large, 40'000'000);
   REQUIRE(from.put(large, all));
@@ -275,7 +275,7 @@ TEST_CASE("what a host has spilled is had by others") {
   CHECK(wait_until([&] { return status_number(from, "objects") == 0; }));
 }
 
-TEST_CASE("a put with copies returns when other hosts have them, or tells how many do") {
+TEST_CASE("a put with copies returns when other hosts have them, or reports how many do") {
   Host a, b({a.peer()}), c({a.peer(), b.peer()}, 32 << 10, 2 << 20);
   ObjectStore at_a({.socket = a.store.socket()}), at_b({.socket = b.store.socket()}),
       at_c({.socket = c.store.socket()});
@@ -360,7 +360,7 @@ TEST_CASE("a large object comes from several holders at once, and from the rest 
   Host d({a->peer(), b.peer(), c.peer()}, 32 << 10, 128 << 20);
   ObjectStore at_d({.socket = d.store.socket()});
   wait_for_peers(at_d, 3);
-  // The first one may give all of it before another has been heard of, but not for ever.
+  // The first one may give all of it before another is known, but not for ever.
   ObjectMemory memory;
   REQUIRE(at_d.allocate(kBytes - 12'345, memory));
   const auto right = contents_of(ids[1], kBytes);

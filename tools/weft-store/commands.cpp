@@ -93,11 +93,11 @@ void write_all(std::span<const std::byte> data) {
 
 // Numbers of a nested object, with their path as a name.
 void flatten(const nlohmann::json& json, const std::string& prefix,
-             const std::function<void(const std::string&, const nlohmann::json&)>& tell) {
+             const std::function<void(const std::string&, const nlohmann::json&)>& print) {
   for (const auto& [key, value] : json.items()) {
     const std::string name = prefix.empty() ? key : prefix + "_" + key;
-    if (value.is_object()) flatten(value, name, tell);
-    if (value.is_number()) tell(name, value);
+    if (value.is_object()) flatten(value, name, print);
+    if (value.is_number()) print(name, value);
   }
 }
 
@@ -271,7 +271,7 @@ void add_commands(cli::Command& app, const std::string& socket, std::function<in
   add("ls", "the objects of this host: id, data and metadata in bytes",
       [](ObjectStore& store, const Arguments&) { return list(store); });
   cli::Command& push_command =
-      add("push", "an object to other hosts at once; tells what came of it at each", push);
+      add("push", "an object to other hosts at once; prints the result of each", push);
   add_id(push_command);
   push_command
       .option("--to", arguments->hosts,

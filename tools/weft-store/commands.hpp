@@ -1,5 +1,5 @@
 #pragma once
-// What weft-store does for the shell, as a client of a store that runs.
+// The commands of weft-store for the shell, as a client of a running store.
 #include <functional>
 #include <string>
 
@@ -10,7 +10,7 @@ namespace weft::objstore {
 
 // The command that was given is put into `command`; its result is the exit status.
 void add_commands(cli::Command& app, const std::string& socket, std::function<int()>& command);
-// Tells the user; 1.
+// Reports the error to the user; returns 1.
 int fail(const Status& status);
 
 }  // namespace weft::objstore

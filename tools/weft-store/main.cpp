@@ -105,7 +105,7 @@ Status check_memory(std::uint64_t bytes, bool huge_pages) {
 int serve(const Options& options) {
   if (const Status status = check_memory(options.memory_bytes, options.huge_pages); !status)
     return refuse(status);
-  // What Nodes have to say has the time, too.
+  // Log lines of Nodes have the time, too.
   weft::log::set_sink([](LogLevel level, std::string_view text) {
     write_log(level == LogLevel::error  ? "error: " + std::string(text)
               : level == LogLevel::warn ? "warning: " + std::string(text)
@@ -116,9 +116,9 @@ int serve(const Options& options) {
         {Code::bad_argument, "--protocol socket gives nothing that is spilled: leave --spill out"});
   // Before there is memory to be bound.
   if (options.bind == "numa") {
-    std::string told;
-    if (const Status status = bind_to_numa(told); !status) return fail(status);
-    write_log("--bind numa: " + told);
+    std::string report;
+    if (const Status status = bind_to_numa(report); !status) return fail(status);
+    write_log("--bind numa: " + report);
   }
   ServerSettings settings;
   settings.socket_path = options.socket;
@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   app.option("--listen", options.manager.listen,
              "host:port or unix:PATH where other hosts' stores connect; needs --secret-file");
   app.option("--peers", options.manager.peers,
-             "where other stores listen; each tells of those that it knows");
+             "where other stores listen; each reports those that it knows");
   app.option("--directory", options.manager.directory,
              "who knows which host has what: embedded, or redis://HOST[:PORT][/PREFIX], where "
              "the stores also find each other")
@@ -220,7 +220,7 @@ int main(int argc, char** argv) {
       .shows_default();
   app.option("--protocol", options.manager.protocol,
              "how objects come from other hosts: node; or socket, over TCP in pieces of 4 KiB "
-             "and given to whoever connects, to compare with")
+             "and given to any process that connects, to compare with")
       .one_of({"node", "socket"})
       .shows_default();
   app.option("--lease-ms", options.manager.lease_ms,

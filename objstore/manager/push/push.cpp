@@ -1,20 +1,22 @@
-// An object that goes to many hosts at once, the side of the host that has it. Each is asked to
-// make room; those that have it already, or have none, are left out; the others and this one make a
-// group, through which the bytes go. What came of it each tells for itself.
+// An object that goes to many hosts at once: the side of the host that has it. Each is asked to
+// make room; hosts that have it already, or have no room, are left out; the others and this one
+// make a group, through which the bytes go. Each host reports its own result.
+#include "push.hpp"
+
 #include <algorithm>
 #include <random>
 
-#include "manager.hpp"
 #include "objstore/shared/checksum.hpp"
 #include "objstore/shared/clock.hpp"
 
 namespace weft::objstore {
 namespace {
 
-// How long a host may take to say whether it has room, and how it ended after the group has.
+// A host may take so long to answer whether it has room, and to report the result after the group
+// has ended.
 constexpr std::uint64_t kAnswerNs = 10'000'000'000;
 constexpr int kConnectMs = 10'000;
-// Blocks of an object: some 64, but not so small that each is work rather than bytes.
+// An object has some 64 blocks, but none so small that its overhead counts more than its bytes.
 constexpr std::uint64_t kLeastBlock = 64 << 10, kMostBlock = 1 << 20, kBlocks = 64;
 
 std::uint64_t block_bytes_for(std::uint64_t bytes) {
@@ -22,7 +24,7 @@ std::uint64_t block_bytes_for(std::uint64_t bytes) {
   return std::clamp(wanted, kLeastBlock, kMostBlock);
 }
 
-// Of what stores are called to each other.
+// The host's name within the name that its store has among peers.
 std::string_view host_name(std::string_view peer_name) {
   constexpr std::string_view kPrefix = "weft-store ";
   return peer_name.starts_with(kPrefix) ? peer_name.substr(kPrefix.size()) : peer_name;
@@ -30,7 +32,7 @@ std::string_view host_name(std::string_view peer_name) {
 
 static_assert(kMostPushed + 1 <= kMaxMembers);
 
-// Never given twice: an id of a group that has failed is used up.
+// Never used twice: the id of a group that has failed is used up.
 std::uint64_t new_group_id() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -38,29 +40,30 @@ std::uint64_t new_group_id() {
 
 }  // namespace
 
-void Manager::start_push(std::uint64_t number, const ObjectId& id,
-                         const std::vector<std::string>& hosts) {
+void Pushes::start_push(std::uint64_t number, const ObjectId& id,
+                        const std::vector<std::string>& hosts) {
   Push push;
   push.id = id;
   {
-    const auto lock = server_.lock();
-    push.entry = server_.objects().find_sealed(id);
-    if (push.entry == kNoEntry) return server_.pushed(number, {Code::not_found}, {});
-    if (hosts.empty() && stores_.size() > settings_.most_pushed)
-      return server_.pushed(number, {Code::bad_argument, Reason::many_hosts}, {}, stores_.size());
-    server_.objects().hold(push.entry);
+    const auto lock = core_.server.lock();
+    push.entry = core_.server.objects().find_sealed(id);
+    if (push.entry == kNoEntry) return core_.server.pushed(number, {Code::not_found}, {});
+    if (hosts.empty() && members_.stores().size() > core_.settings.most_pushed)
+      return core_.server.pushed(number, {Code::bad_argument, Reason::many_hosts}, {},
+                                 members_.stores().size());
+    core_.server.objects().hold(push.entry);
   }
   for (const std::string& host : hosts) {
     Target& target = push.targets.emplace_back();
     target.host = host;
   }
   if (hosts.empty()) {
-    const std::lock_guard lock(inbox_mutex_);
-    for (const std::uint64_t store : stores_) {
+    const std::lock_guard lock(core_.mutex);
+    for (const std::uint64_t store : members_.stores()) {
       Target& target = push.targets.emplace_back();
       target.generation = store;
-      const auto known = peer_names_.find(store);
-      if (known != peer_names_.end()) target.host = host_name(known->second.first);
+      const auto known = core_.peer_names.find(store);
+      if (known != core_.peer_names.end()) target.host = host_name(known->second.first);
     }
   }
   const std::size_t num = push.targets.size();
@@ -69,27 +72,26 @@ void Manager::start_push(std::uint64_t number, const ObjectId& id,
   advance_push(number);
 }
 
-// By the name of the host, or by an address where its store listens.
-void Manager::find_target(std::uint64_t number, std::size_t place) {
+// Finds the peer by the name of the host, or by an address where its store listens.
+void Pushes::find_target(std::uint64_t number, std::size_t place) {
   Target& target = pushes_.at(number).targets[place];
   if (target.generation != 0) return found_target(number, place, target.generation);
   std::vector<std::uint64_t> named;
   {
-    const std::lock_guard lock(inbox_mutex_);
-    for (const auto& [generation, peer] : peer_names_)
+    const std::lock_guard lock(core_.mutex);
+    for (const auto& [generation, peer] : core_.peer_names)
       if (host_name(peer.first) == target.host) named.push_back(generation);
   }
   if (named.size() == 1) return found_target(number, place, named.front());
-  if (named.empty() && target.host == host_name(settings_.name))
-    return found_target(number, place, self_);
+  if (named.empty() && target.host == host_name(core_.settings.name))
+    return found_target(number, place, core_.self);
   if (named.empty() && target.host.find(':') != std::string::npos) {
-    const auto known = connected_.find(target.host);
-    if (known != connected_.end() && (known->second == self_ || peers_.contains(known->second)))
-      return found_target(number, place, known->second);
-    node_->connect_async(
+    if (const std::uint64_t known = members_.connected_to(target.host); known != 0)
+      return found_target(number, place, known);
+    core_.node->connect_async(
         target.host,
         [this, number, place, address = target.host](Status status, Peer peer) {
-          if (status) connected_[address] = peer.generation();
+          if (status) members_.note_connected(address, peer.generation());
           const auto found = pushes_.find(number);
           if (found == pushes_.end() || !found->second.targets[place].is_open()) return;
           if (status) {
@@ -107,12 +109,12 @@ void Manager::find_target(std::uint64_t number, std::size_t place) {
   target.outcome = {named.empty() ? Code::not_found : Code::bad_argument};
 }
 
-void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_t generation) {
+void Pushes::found_target(std::uint64_t number, std::size_t place, std::uint64_t generation) {
   Push& push = pushes_.at(number);
   Target& target = push.targets[place];
   target.generation = generation;
   target.state = Target::State::ended;
-  if (generation == self_) {
+  if (generation == core_.self) {
     target.outcome = {Code::ok, Reason::exists};
     return;
   }
@@ -121,7 +123,7 @@ void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_
       target.is_same = true;
       return;
     }
-  if (!peers_.contains(generation)) {
+  if (!members_.has_link(generation)) {
     target.outcome = {Code::peer_lost};
     return;
   }
@@ -130,19 +132,19 @@ void Manager::found_target(std::uint64_t number, std::size_t place, std::uint64_
   message.id = push.id;
   message.number = number;
   {
-    const auto lock = server_.lock();
-    const Entry& object = server_.objects().index().entry(push.entry);
+    const auto lock = core_.server.lock();
+    const Entry& object = core_.server.objects().index().entry(push.entry);
     message.data_bytes = object.data_bytes;
     message.metadata_bytes = object.metadata_bytes;
-    message.stamp = server_.objects().stamp_of(push.entry);
+    message.stamp = core_.server.objects().stamp_of(push.entry);
   }
   target.state = Target::State::asked;
   push.answer_until_ns = monotonic_ns() + kAnswerNs;
-  send(generation, message);
+  members_.send(generation, message);
 }
 
-// Whatever can be done now. The push may be gone afterwards.
-void Manager::advance_push(std::uint64_t number) {
+// Takes all steps that are possible now. The push may be gone afterwards.
+void Pushes::advance_push(std::uint64_t number) {
   Push& push = pushes_.at(number);
   using State = Target::State;
   const auto any = [&push](State state) {
@@ -170,25 +172,26 @@ void Manager::advance_push(std::uint64_t number) {
     outcome = {Code::timed_out, Reason::few_hosts};
   const Push done = std::move(push);
   pushes_.erase(number);
-  const auto lock = server_.lock();
+  const auto lock = core_.server.lock();
   {
-    const std::lock_guard counters(inbox_mutex_);
-    counters_.pushed += num_sent;
+    const std::lock_guard counters(core_.mutex);
+    core_.counters.pushed += num_sent;
   }
-  server_.objects().drop(done.entry);
-  server_.pushed(number, outcome, results);
+  core_.server.objects().drop(done.entry);
+  core_.server.pushed(number, outcome, results);
 }
 
-// Who is in it is decided: those that are ready.
-void Manager::begin_group(std::uint64_t number, Push& push) {
+// Makes the group of the targets that are ready; from now on its members do not change.
+void Pushes::begin_group(std::uint64_t number, Push& push) {
   PushGroupSettings settings;
   PeerMessage message;
   message.kind = PeerKind::push_group;
   message.id = push.id;
   message.number = number;
-  const Status opened = open_groups();
+  const Status opened = groups_.open();
   if (!opened) {
-    push.failure = {opened.code(), settings_.listen.empty() ? Reason::not_listening : Reason::none};
+    push.failure = {opened.code(),
+                    core_.settings.listen.empty() ? Reason::not_listening : Reason::none};
     for (Target& target : push.targets)
       if (target.state == Target::State::ready) {
         target.state = Target::State::ended;
@@ -200,22 +203,22 @@ void Manager::begin_group(std::uint64_t number, Push& push) {
   std::uint64_t data_bytes = 0;
   std::uint32_t metadata_bytes = 0;
   {
-    const auto lock = server_.lock();
-    const Entry& object = server_.objects().index().entry(push.entry);
+    const auto lock = core_.server.lock();
+    const Entry& object = core_.server.objects().index().entry(push.entry);
     data_bytes = object.data_bytes;
     metadata_bytes = object.metadata_bytes;
-    message.checksum = server_.objects().checksum_of(push.entry);
-    settings.place = server_.objects().place(push.entry);
+    message.checksum = core_.server.objects().checksum_of(push.entry);
+    settings.place = core_.server.objects().place(push.entry);
   }
   settings.bytes = data_bytes + metadata_bytes;
   if (push.wants_checksum && message.checksum == 0) {
     message.checksum = checksum_of(settings.place, data_bytes, metadata_bytes);
-    const auto lock = server_.lock();
-    server_.objects().set_checksum(push.entry, message.checksum);
+    const auto lock = core_.server.lock();
+    core_.server.objects().set_checksum(push.entry, message.checksum);
   }
   message.group = new_group_id();
   message.block_bytes = block_bytes_for(settings.bytes);
-  message.members.push_back({self_, group_address_});
+  message.members.push_back({core_.self, groups_.address()});
   for (const Target& target : push.targets)
     if (target.state == Target::State::ready)
       message.members.push_back({target.generation, target.group_address});
@@ -223,11 +226,11 @@ void Manager::begin_group(std::uint64_t number, Push& push) {
   settings.block_bytes = message.block_bytes;
   for (const Member& member : message.members) settings.members.push_back(member.address);
   for (const Target& target : push.targets)
-    if (target.state == Target::State::ready) send(target.generation, message);
-  push.group = make_group(number, std::move(settings));
+    if (target.state == Target::State::ready) members_.send(target.generation, message);
+  push.group = groups_.make(number, std::move(settings));
 }
 
-void Manager::push_answered(std::uint64_t from, const PeerMessage& message) {
+void Pushes::push_answered(std::uint64_t from, const PeerMessage& message) {
   const auto found = pushes_.find(message.number);
   const auto is_asked = [from](const Target& target) {
     return target.generation == from && target.state == Target::State::asked;
@@ -250,11 +253,11 @@ void Manager::push_answered(std::uint64_t from, const PeerMessage& message) {
       return advance_push(message.number);
     }
   }
-  // Nobody waits for it: its room is wanted by others.
+  // The push is over: the room is wanted by others.
   if (message.code == 0) stop_push_at(from, message.number);
 }
 
-void Manager::push_ended(std::uint64_t from, const PeerMessage& message) {
+void Pushes::push_ended(std::uint64_t from, const PeerMessage& message) {
   const auto found = pushes_.find(message.number);
   if (found == pushes_.end()) return;
   for (Target& target : found->second.targets) {
@@ -267,21 +270,21 @@ void Manager::push_ended(std::uint64_t from, const PeerMessage& message) {
   }
 }
 
-void Manager::stop_push_at(std::uint64_t host, std::uint64_t number) {
+void Pushes::stop_push_at(std::uint64_t host, std::uint64_t number) {
   PeerMessage message;
   message.kind = PeerKind::push_stop;
   message.number = number;
-  send(host, message);
+  members_.send(host, message);
 }
 
-void Manager::lost_target(std::uint64_t member) {
+void Pushes::lost_target(std::uint64_t member) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, push] : pushes_)
     for (Target& target : push.targets)
       if (target.generation == member && target.is_open()) {
         target.state = Target::State::ended;
         target.outcome = {Code::peer_lost};
-        // The others hear of it sooner by this than by their own connections, if they have any.
+        // This notifies the others sooner than their own connections do, if they have any.
         if (push.group != nullptr) push.group->stop();
         numbers.push_back(number);
       }
@@ -289,7 +292,7 @@ void Manager::lost_target(std::uint64_t member) {
     if (pushes_.contains(number)) advance_push(number);
 }
 
-void Manager::give_up_push(std::uint64_t number) {
+void Pushes::give_up_push(std::uint64_t number) {
   const auto found = pushes_.find(number);
   if (found == pushes_.end() || found->second.is_given_up) return;
   Push& push = found->second;
@@ -308,21 +311,20 @@ void Manager::give_up_push(std::uint64_t number) {
   advance_push(number);
 }
 
-void Manager::group_ended(std::uint64_t number, Code code) {
-  if ((number & kPushedHere) != 0) return pushed_ended(number, code);
+void Pushes::group_ended(std::uint64_t number, Code code) {
   const auto found = pushes_.find(number);
   if (found == pushes_.end()) return;
   found->second.has_ended = true;
   found->second.answer_until_ns = monotonic_ns() + kAnswerNs;
-  // Those that had no connection to this one yet do not hear of it from the group.
+  // Targets without a connection to this host yet are not notified by the group.
   if (code != Code::ok)
     for (const Target& target : found->second.targets)
       if (target.state == Target::State::ready) stop_push_at(target.generation, number);
   advance_push(number);
 }
 
-// Hosts that do not answer are left out, so that the others do not wait for them.
-void Manager::end_late_pushes(std::uint64_t now_ns) {
+// Leaves out hosts that do not answer, so that the others do not wait for them.
+void Pushes::end_late_pushes(std::uint64_t now_ns) {
   std::vector<std::uint64_t> numbers;
   for (auto& [number, push] : pushes_) {
     if (now_ns < push.answer_until_ns || (push.group != nullptr && !push.has_ended)) continue;
@@ -336,6 +338,24 @@ void Manager::end_late_pushes(std::uint64_t now_ns) {
     }
   }
   for (const std::uint64_t number : numbers) advance_push(number);
+}
+
+void Pushes::add_awaited(std::set<std::uint64_t>& members) const {
+  for (const auto& [number, push] : pushes_)
+    for (const Target& target : push.targets)
+      if (target.state == Target::State::ready) members.insert(target.generation);
+}
+
+void Pushes::end_groups() {
+  for (auto& [number, push] : pushes_) push.group.reset();
+}
+
+void Pushes::drop_all() {
+  for (const auto& [number, push] : pushes_) {
+    core_.server.objects().drop(push.entry);
+    core_.server.pushed(number, {Code::cancelled, Reason::shutting_down}, {});
+  }
+  pushes_.clear();
 }
 
 }  // namespace weft::objstore

@@ -9,7 +9,7 @@ namespace weft::objstore {
 namespace {
 
 constexpr int kComeMs = 15'000;  // for all members to make the group
-constexpr int kSliceMs = 20;     // between two looks whether it shall stop
+constexpr int kSliceMs = 20;     // between two checks of is_stopped_
 
 }  // namespace
 
@@ -45,7 +45,7 @@ Status PushGroup::take_part(Multicast& multicast, const PushGroupSettings& setti
   of_group.block_bytes = settings.block_bytes;
   of_group.create_timeout_ms = kComeMs;
   GroupEvents events;
-  // Once: what came first may be sealed by now, and others read it.
+  // Given once: the first message may be sealed by now, and read by others.
   events.on_incoming = [&, is_given = false](std::uint64_t bytes) mutable -> void* {
     if (bytes != settings.bytes || std::exchange(is_given, true)) return nullptr;
     return settings.place;

@@ -1,7 +1,7 @@
 #pragma once
 // PushGroup: this host's part in the group of hosts that an object is pushed through
 // (weft/multicast.hpp). A thread of its own makes the group, sends or receives the one message, and
-// waits until the group has ended, so that the manager's thread waits for nobody.
+// waits until the group has ended, so that the manager's thread does not block.
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -25,9 +25,9 @@ struct PushGroupSettings {
 
 class PushGroup {
  public:
-  // Neither call waits for the manager's thread. arrived: at a receiver all bytes are there, and
-  // nobody writes any more. ended: the last one; the group is gone, and with it every use of the
-  // object's memory. no_memory, from within: no thread is to be had.
+  // Neither callback may block on the manager's thread. arrived: at a receiver all bytes are there,
+  // and nobody writes any more. ended: the last callback; the group is gone, and with it every use
+  // of the object's memory. no_memory, from within the constructor: no thread can be started.
   PushGroup(Multicast& multicast, PushGroupSettings settings, std::function<void()> arrived,
             std::function<void(const Status&)> ended);
   // Leaves the group if it has not ended; blocks until it has, which the Node's timeout bounds.
@@ -43,7 +43,7 @@ class PushGroup {
                    const std::function<void()>& arrived);
 
   std::atomic<bool> is_stopped_{false};
-  std::thread thread_;  // the last: it uses the rest
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace weft::objstore

@@ -32,6 +32,9 @@ class Agent final : public HostEvents {
   int run(int signals);
 
  private:
+  void bound(int rank, std::string_view processors) override {
+    report(Message::bound, body(rank).text(processors));
+  }
   void started(int rank, pid_t pid) override { report(Message::started, body(rank).word(pid)); }
   void wrote(int rank, Stream stream, std::string_view bytes) override {
     report(Message::output, body(rank).word(static_cast<std::size_t>(stream)).text(bytes));

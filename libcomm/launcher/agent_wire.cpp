@@ -8,6 +8,35 @@ namespace weft::weftrun {
 
 using rendezvous::BodyReader;
 
+namespace {
+
+void append(Body& body, const Binding& binding) {
+  body.word(static_cast<std::size_t>(binding.unit));
+  body.word(static_cast<std::size_t>(binding.units_each));
+  body.word(binding.hwthreads).word(binding.if_supported);
+  body.word(static_cast<std::size_t>(binding.map_unit));
+  body.word(static_cast<std::size_t>(binding.ranks_per_map_unit));
+  body.word(binding.cpus.size());
+  for (const int cpu : binding.cpus) body.word(static_cast<std::size_t>(cpu));
+  body.word(binding.report);
+}
+
+Binding read_binding(BodyReader& reader) {
+  Binding binding;
+  binding.unit = static_cast<Bind>(reader.word());
+  binding.units_each = static_cast<int>(reader.word());
+  binding.hwthreads = reader.word() != 0;
+  binding.if_supported = reader.word() != 0;
+  binding.map_unit = static_cast<Bind>(reader.word());
+  binding.ranks_per_map_unit = static_cast<int>(reader.word());
+  for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
+    binding.cpus.push_back(static_cast<int>(reader.word()));
+  binding.report = reader.word() != 0;
+  return binding;
+}
+
+}  // namespace
+
 std::string encode(const Assignment& assignment) {
   Body body;
   body.word(assignment.ranks.size());
@@ -24,8 +53,7 @@ std::string encode(const Assignment& assignment) {
     for (const std::string& word : program.command) body.text(word);
   }
   body.text(assignment.folder);
-  body.word(static_cast<std::size_t>(assignment.bind));
-  body.word(static_cast<std::size_t>(assignment.cores_each));
+  append(body, assignment.binding);
   body.word(static_cast<std::size_t>(assignment.input));
   body.word(assignment.rendezvous.size());
   for (const std::string& address : assignment.rendezvous) body.text(address);
@@ -56,8 +84,7 @@ bool decode(std::string_view bytes, Assignment& assignment) {
     if (program.command.empty()) return false;
   }
   assignment.folder = reader.text();
-  assignment.bind = static_cast<Bind>(reader.word());
-  assignment.cores_each = static_cast<int>(reader.word());
+  assignment.binding = read_binding(reader);
   assignment.input = static_cast<Input>(reader.word());
   for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
     assignment.rendezvous.emplace_back(reader.text());

@@ -12,6 +12,7 @@
 //   stop_reading stream                              input_taken num_bytes
 //                                                    said        text
 //                                                    failed      code text
+//                                                    bound       rank text
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,7 @@
 
 namespace weft::weftrun {
 
-inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 3\n";
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 4\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
 // The most bytes of the input that may be on their way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;
@@ -40,6 +41,7 @@ enum class Message : std::uint32_t {
   input_taken,
   said,
   failed,
+  bound,
 };
 
 // The body of a message, put together word by word.

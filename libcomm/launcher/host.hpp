@@ -29,8 +29,7 @@ struct Assignment {
   // The programs of the job, in the order of their ranks.
   std::vector<Program> programs;
   std::string folder;  // empty: as it is
-  Bind bind = Bind::automatic;
-  int cores_each = 0;
+  Binding binding;
   Input input = Input::none;  // if rank 0 is among them
   // The addresses of the rendezvous server; a remote host takes the first that answers.
   std::vector<std::string> rendezvous;
@@ -51,6 +50,8 @@ inline std::size_t program_of(const Assignment& assignment, int rank) {
 // Notified of events on a host. Calls come from within Host::start and Host::serve.
 class HostEvents {
  public:
+  // The processors of a rank, in words, before it is started. Only if the binding asks for it.
+  virtual void bound(int rank, std::string_view processors) = 0;
   virtual void started(int rank, pid_t pid) = 0;
   virtual void wrote(int rank, Stream stream, std::string_view bytes) = 0;
   virtual void closed(int rank, Stream stream) = 0;

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 
+#include "base/os/descriptor.hpp"
+#include "base/os/host_name.hpp"
 #include "base/settings.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
@@ -116,17 +118,13 @@ Status Launcher::start() {
   status = listen();
   if (!status) return status;
 
-  for (int rank = 0; rank < options_.num_ranks; ++rank) {
-    const std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : std::string();
-    const bool whole_lines = options_.num_ranks > 1;
-    rank_at(rank).out = std::make_unique<Lines>(&stdout_, prefix, whole_lines);
-    rank_at(rank).err = std::make_unique<Lines>(&errors_, prefix, whole_lines);
-  }
+  status = open_outputs();
+  if (!status) return status;
+  if (options_.display_map) display_map();
   Assignment assignment;
   assignment.job_size = options_.num_ranks;
   assignment.programs = options_.programs;
-  assignment.bind = options_.bind;
-  assignment.cores_each = options_.cores_each;
+  assignment.binding = options_.binding;
   assignment.key = key_;
   for (std::size_t host = 0; host < entries_.size() && status; ++host)
     status = start_host(host, assignment);
@@ -162,6 +160,32 @@ Status Launcher::place() {
     placed_.push_back(std::move(placed[i]));
   }
   return {};
+}
+
+Status Launcher::open_outputs() {
+  for (int rank = 0; rank < options_.num_ranks; ++rank) {
+    const std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : std::string();
+    const bool whole_lines = options_.num_ranks > 1;
+    Sink& errors = options_.merge_errors ? stdout_ : errors_;
+    rank_at(rank).out = std::make_unique<Lines>(&stdout_, prefix, whole_lines);
+    rank_at(rank).err = std::make_unique<Lines>(&errors, prefix, whole_lines);
+  }
+  if (options_.output_files.empty()) return {};
+  raise_descriptor_limit();  // two files for every rank
+  files_.emplace();
+  return files_->open(options_.output_files + (options_.output_has_job_folder ? "/1" : ""),
+                      options_.num_ranks);
+}
+
+void Launcher::display_map() {
+  for (std::size_t host = 0; host < entries_.size(); ++host)
+    say(fmt::format("host {}: rank{} {}", name_of_host(host), placed_[host].size() == 1 ? "" : "s",
+                    ranges_of(placed_[host])));
+  write_output();
+}
+
+std::string Launcher::name_of_host(std::size_t host) const {
+  return rendezvous::is_loopback(entries_[host].name) ? host_name() : entries_[host].name;
 }
 
 bool Launcher::is_local(std::size_t host) const { return is_this_machine(entries_[host].name); }
@@ -506,12 +530,30 @@ void Launcher::stop_with_terminal() {
   signal_all(SIGCONT);
 }
 
+void Launcher::bound(int rank, std::string_view processors) {
+  if (valid(rank))
+    say(fmt::format("rank {} on host {}: {}", rank,
+                    name_of_host(static_cast<std::size_t>(rank_at(rank).host)), processors));
+}
+
 void Launcher::started(int rank, pid_t pid) {
   if (valid(rank)) rank_at(rank).pid = pid;
 }
 
 void Launcher::wrote(int rank, Stream stream, std::string_view bytes) {
-  if (valid(rank)) (stream == Stream::out ? rank_at(rank).out : rank_at(rank).err)->take(bytes);
+  if (!valid(rank)) return;
+  if (files_) write_file(rank, stream, bytes);
+  if (!files_ || options_.output_is_copied)
+    (stream == Stream::out ? rank_at(rank).out : rank_at(rank).err)->take(bytes);
+}
+
+void Launcher::write_file(int rank, Stream stream, std::string_view bytes) {
+  const bool is_out = stream == Stream::out || options_.merge_errors;
+  const int error = files_->write(rank, is_out, bytes);
+  if (error == 0) return;
+  fail(kOutputStatus);
+  say(fmt::format("cannot write {}, the rest of it is lost: {}", files_->path(rank, is_out),
+                  strerror(error)));
 }
 
 void Launcher::closed(int rank, Stream stream) {

@@ -57,6 +57,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   };
 
   // HostEvents
+  void bound(int rank, std::string_view processors) override;
   void started(int rank, pid_t pid) override;
   void wrote(int rank, Stream stream, std::string_view bytes) override;
   void closed(int rank, Stream stream) override;
@@ -72,6 +73,10 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
 
   Status take_signals_over();
   Status place();
+  void display_map();
+  Status open_outputs();
+  void write_file(int rank, Stream stream, std::string_view bytes);
+  std::string name_of_host(std::size_t host) const;
   Status listen();
   Status start_host(std::size_t host, Assignment assignment);
   Status agent_command(const std::string& host, std::vector<std::string>& command) const;
@@ -118,6 +123,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   Sink stdout_{1}, stderr_{2};
   // One sink if both are the same file, so that a line of one is not cut by a line of the other.
   Sink& errors_ = same_place(1, 2) ? stdout_ : stderr_;
+  std::optional<RankFiles> files_;  // --output-filename
   std::vector<std::unique_ptr<Host>> hosts_;
   int signals_ = -1;
   sigset_t old_mask_{};

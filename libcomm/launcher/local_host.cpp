@@ -70,7 +70,8 @@ Status LocalHost::start(const Assignment& assignment) {
   if (!status) return status;
   if (!can_see_descendants())
     events_.said("without /proc, what a rank starts in a process group of its own cannot be ended");
-  choose_cores();
+  status = bind_ranks();
+  if (!status) return status;
   raise_descriptor_limit();  // every rank takes two pipes and one connection
   int input[2] = {-1, -1};
   if (assignment_.input == Input::inherited) input[0] = 0;
@@ -86,63 +87,30 @@ Status LocalHost::start(const Assignment& assignment) {
   return status;
 }
 
-namespace {
-
-// The units whose shares processes are bound to: the processors of each.
-std::vector<std::vector<int>> units_of(const Topology& topology, Bind bind) {
-  std::vector<std::vector<int>> units;
-  const std::vector<int> usable = usable_cpus();
-  const auto add = [&](const std::vector<int>& cpus) {
-    std::vector<int> mine;
-    for (const int cpu : cpus)
-      if (std::ranges::find(usable, cpu) != usable.end()) mine.push_back(cpu);
-    if (!mine.empty()) units.push_back(std::move(mine));
-  };
-  if (bind == Bind::hwthread) {
-    for (const auto& core : topology.cores())
-      for (const int cpu : core) add({cpu});
-  } else if (bind == Bind::numa) {
-    for (const NumaNode& node : topology.numa_nodes()) add(node.cpus);
-  } else if (bind == Bind::socket) {
-    for (const auto& cpus : topology.sockets()) add(cpus);
-  } else {
-    for (const auto& core : topology.cores()) add(core);
-  }
-  return units;
-}
-
-}  // namespace
-
-void LocalHost::choose_cores() {
-  if (assignment_.bind == Bind::none) return;
+Status LocalHost::bind_ranks() {
+  const Binding& binding = assignment_.binding;
   const int num_ranks = static_cast<int>(assignment_.ranks.size());
   // The cheap check first: with more ranks than processors there is nothing to share out.
-  if (assignment_.bind == Bind::automatic && num_ranks > num_usable_cpus()) return;
-  Topology topology;
-  if (Status status = Topology::read(topology); !status) {
-    if (assignment_.bind != Bind::automatic)
-      events_.said("cannot bind processes: " + status.text());
-    return;
-  }
-  const auto units = units_of(topology, assignment_.bind);
-  const int num_units = static_cast<int>(units.size());
-  if (num_units == 0 || (assignment_.bind == Bind::automatic && num_ranks > num_units)) return;
-  cpus_.resize(static_cast<std::size_t>(num_ranks));
-  for (int place = 0; place < num_ranks; ++place) {
-    // More ranks than units share them round robin.
-    int first = num_ranks > num_units ? place % num_units : place * num_units / num_ranks;
-    int last = num_ranks > num_units ? first + 1 : (place + 1) * num_units / num_ranks;
-    if (const int each = assignment_.cores_each; each > 0 && assignment_.bind == Bind::core) {
-      const int num_groups = std::max(1, num_units / each);
-      first = place % num_groups * each;
-      last = std::min(num_units, first + each);
+  const bool is_automatic = binding.unit == Bind::automatic;
+  Units units;
+  if (!binding.cpus.empty() ||
+      (binding.unit != Bind::none && !(is_automatic && num_ranks > num_usable_cpus()))) {
+    Topology topology;
+    Status status = Topology::read(topology);
+    if (status) {
+      units = Units::of(topology);
+      status = choose_processors(binding, units, num_ranks, processors_);
     }
-    for (int unit = first; unit < last; ++unit) {
-      const auto& cpus = units[static_cast<std::size_t>(unit)];
-      auto& mine = cpus_[static_cast<std::size_t>(place)];
-      mine.insert(mine.end(), cpus.begin(), cpus.end());
-    }
+    if (status.code() == Code::bad_argument) return status;
+    if (!status && !is_automatic && !binding.if_supported)
+      events_.said(
+          fmt::format("cannot bind processes to {}: {}", name_of(binding.unit), status.text()));
   }
+  if (!binding.report) return {};
+  for (std::size_t place = 0; place < assignment_.ranks.size(); ++place)
+    events_.bound(assignment_.ranks[place],
+                  describe(units, processors_.empty() ? Processors() : processors_[place]));
+  return {};
 }
 
 Status LocalHost::start_supervisor(int input) {
@@ -150,7 +118,8 @@ Status LocalHost::start_supervisor(int input) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return system_error("socketpair");
   supervisor_parent_ = fork();
-  if (supervisor_parent_ == 0) run_supervisor_parent({assignment_, cpus_, mask_, input, ends[1]});
+  if (supervisor_parent_ == 0)
+    run_supervisor_parent({assignment_, processors_, mask_, input, ends[1]});
   const Status status = supervisor_parent_ < 0 ? system_error("fork") : Status();
   close(ends[1]);
   supervisor_ = ends[0];

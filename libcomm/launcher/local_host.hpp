@@ -43,7 +43,7 @@ class LocalHost final : public Host {
 
   Status start_supervisor(int input);
   Status start_rank(std::size_t place);
-  void choose_cores();
+  Status bind_ranks();
   void read_output(int rank, Stream stream, int& fd);
   void write_input();
   void take_reports();
@@ -54,7 +54,7 @@ class LocalHost final : public Host {
   const sigset_t mask_;
   Assignment assignment_;
   std::map<int, Rank> ranks_;
-  std::vector<std::vector<int>> cpus_;  // by place in assignment_.ranks; empty: not bound
+  std::vector<Processors> processors_;  // by place in assignment_.ranks; empty: not bound
   pid_t supervisor_parent_ = -1;
   int supervisor_ = -1;  // the socket to it, while it lives
   int input_sink_ = -1;

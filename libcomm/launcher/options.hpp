@@ -1,14 +1,15 @@
 #pragma once
-// The options of weftrun, from its command line.
+// The options of weftrun, from its command line. options/table.hpp has them all.
+// Tests: tests/job/options_test.cpp.
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launcher/binding.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {
 
-enum class Bind { automatic, core, none, hwthread, numa, socket };
 enum class OnDeath { kill, go_on };
 
 struct HostEntry {
@@ -27,20 +28,28 @@ struct Options {
   int num_ranks = 0;             // 0: one on this machine, or one for every slot
   std::vector<HostEntry> hosts;  // empty: this machine
   bool oversubscribe = false;
-  int ranks_per_host = 0;      // 0: as many as the hosts have slots
+  int ranks_per_host = 0;  // 0: as many as the hosts have slots
+  bool excludes_this_machine = false;
   bool hosts_in_turn = false;  // rank after rank to the next host, not host after host filled
-  std::string launch;   // the command that starts one on another host; empty: the setting LAUNCH
-  std::string agent;    // weftrun's path there; empty: as here
-  std::string address;  // of the rendezvous server: an address or an interface; empty: any
-  int port = 0;         // of the same; 0: any
-  std::string folder;   // where the processes start; empty: here
+  std::string launch;  // the command that starts one on another host; empty: the setting LAUNCH
+  std::string agent;   // weftrun's path there; empty: as here
+  std::string prefix_agent;  // the same below --prefix, if `agent` is empty
+  std::string address;       // of the rendezvous server: an address or an interface; empty: any
+  int port = 0;              // of the same; 0: any
+  std::string folder;        // where the processes start; empty: here
   std::vector<std::pair<std::string, std::string>> environment;
   bool tag_output = false;
-  bool profile = false;  // weft-profile is put before the program
-  Bind bind = Bind::automatic;
-  int cores_each = 0;  // with Bind::core; 0: an equal share
+  bool merge_errors = false;          // standard error goes where standard output goes
+  std::string output_files;           // a folder with a file for each output of a rank; empty: none
+  bool output_is_copied = true;       // what goes there is also written to the standard outputs
+  bool output_has_job_folder = true;  // PATH/1/rank.N, as Open MPI names them, not PATH/rank.N
+  bool display_map = false;           // says which ranks run where
+  bool profile = false;               // weft-profile is put before the program
+  Binding binding;
   bool verbose = false;
-  std::vector<std::string> ignored;  // options of other launchers without a meaning here
+  bool quiet = false;
+  std::vector<std::string> ignored;  // options of other launchers that mean nothing here
+  std::vector<std::string> notes;    // what is ignored of that which was asked for, and why
   double timeout_s = 0;              // 0: none
   OnDeath on_death = OnDeath::kill;
   std::string path;          // folders where programs are looked for first
@@ -53,7 +62,8 @@ struct Options {
   std::vector<Program> programs;
 };
 
-// bad_argument names the word that does not fit.
+// bad_argument names the word that does not fit. Host files and, for "ppr:2:socket", the topology
+// of this machine are read.
 Status parse_options(int argc, const char* const* argv, Options& out);
 std::string help_text();
 

@@ -1,12 +1,16 @@
 #include "launcher/output.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace weft::weftrun {
 
@@ -73,6 +77,59 @@ void Lines::emit(std::string_view text) {
 void Lines::finish() {
   emit(line_);
   line_.clear();
+}
+
+RankFiles::~RankFiles() {
+  for (const auto& fds : fds_)
+    for (const int fd : fds)
+      if (fd >= 0) close(fd);
+}
+
+Status RankFiles::open(const std::string& folder, int num_ranks) {
+  folder_ = folder;
+  num_digits_ = static_cast<int>(std::to_string(num_ranks - 1).size());
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    std::error_code error;
+    std::filesystem::create_directories(folder_of(rank), error);
+    if (error)
+      return {Code::bad_argument, fmt::format("cannot make the folder {} for output: {}",
+                                              folder_of(rank), error.message())};
+    auto& fds = fds_.emplace_back(std::array<int, 2>{-1, -1});
+    for (const bool is_out : {true, false}) {
+      const std::string file = path(rank, is_out);
+      const int fd =
+          ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+      if (fd < 0)
+        return {Code::bad_argument,
+                fmt::format("cannot write output to {}: {}", file, strerror(errno))};
+      fds[is_out ? 0 : 1] = fd;
+    }
+  }
+  return {};
+}
+
+int RankFiles::write(int rank, bool is_out, std::string_view bytes) {
+  int& fd = fds_[static_cast<std::size_t>(rank)][is_out ? 0 : 1];
+  while (fd >= 0 && !bytes.empty()) {
+    const ssize_t done = ::write(fd, bytes.data(), bytes.size());
+    if (done >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(done));
+    } else if (errno != EINTR) {
+      const int error = errno;
+      close(fd);
+      fd = -1;
+      return error;
+    }
+  }
+  return 0;
+}
+
+std::string RankFiles::folder_of(int rank) const {
+  return fmt::format("{}/rank.{:0{}}", folder_, rank, num_digits_);
+}
+
+std::string RankFiles::path(int rank, bool is_out) const {
+  return fmt::format("{}/{}", folder_of(rank), is_out ? "stdout" : "stderr");
 }
 
 }  // namespace weft::weftrun

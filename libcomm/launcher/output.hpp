@@ -1,8 +1,13 @@
 #pragma once
-// Output of the ranks: whole lines from many pipes to standard output and standard error. Nothing
-// here blocks: a reader that is slow holds the ranks back, and never weftrun itself.
+// Output of the ranks: whole lines from many pipes to standard output and standard error, and to
+// files. Nothing here but a file system blocks: a reader that is slow holds the ranks back, and
+// never weftrun itself.
+#include <array>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "weft/status.hpp"
 
 namespace weft::weftrun {
 
@@ -54,6 +59,29 @@ class Lines {
   std::string prefix_;
   bool whole_lines_;
   std::string line_;
+};
+
+// The outputs of ranks as files of this machine, FOLDER/rank.N/stdout and stderr, as Open MPI names
+// them: N with as many digits as the last rank has.
+class RankFiles {
+ public:
+  RankFiles() = default;
+  ~RankFiles();
+  RankFiles(const RankFiles&) = delete;
+  RankFiles& operator=(const RankFiles&) = delete;
+
+  // Makes the folders and the files, or empties these. bad_argument names what cannot be made.
+  Status open(const std::string& folder, int num_ranks);
+  // Returns an errno once, when a file cannot be written; from then on its output is dropped.
+  int write(int rank, bool is_out, std::string_view bytes);
+  std::string path(int rank, bool is_out) const;
+
+ private:
+  std::string folder_of(int rank) const;
+
+  std::string folder_;
+  int num_digits_ = 1;
+  std::vector<std::array<int, 2>> fds_;  // of standard output and standard error; -1: given up
 };
 
 }  // namespace weft::weftrun

@@ -125,6 +125,10 @@ void RemoteHost::handle(const Channel::Received& message) {
       const int rank = rank_of();
       return events_.started(rank, static_cast<pid_t>(reader.word()));
     }
+    case Message::bound: {
+      const int rank = rank_of();
+      return events_.bound(rank, reader.text());
+    }
     case Message::output: {
       const int rank = rank_of();
       const Stream stream = stream_of();

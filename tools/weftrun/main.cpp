@@ -14,12 +14,20 @@
 
 namespace {
 
+constexpr int kOutputStatus = 1;
 constexpr int kUsageStatus = 2;
 constexpr int kStartStatus = 125;
 
 int complain(const weft::Status& status, int exit_status) {
   fprintf(stderr, "weftrun: %s\n", status.text().c_str());
   return exit_status;
+}
+
+// A message that nobody can read is no success.
+int print(const std::string& text) {
+  if (fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0) return 0;
+  perror("weftrun: cannot write standard output");
+  return kOutputStatus;
 }
 
 // A pipe or socket that got the number of a closed one would be taken for it.
@@ -46,14 +54,8 @@ int main(int argc, char** argv) try {
   Options options;
   if (weft::Status status = parse_options(argc, argv, options); !status)
     return complain(status, kUsageStatus);
-  if (options.help) {
-    fputs(help_text().c_str(), stdout);
-    return 0;
-  }
-  if (options.version) {
-    puts("weftrun (Weft) " WEFT_VERSION);
-    return 0;
-  }
+  if (options.help) return print(help_text());
+  if (options.version) return print("weftrun (Weft) " WEFT_VERSION "\n");
   if (options.serve_host) return run_agent();
   if (options.serve_names) {
     const weft::Status served = serve_names(options);
@@ -63,6 +65,8 @@ int main(int argc, char** argv) try {
   if (options.verbose)
     for (const std::string& words : options.ignored)
       fprintf(stderr, "weftrun: %s means nothing here and is ignored\n", words.c_str());
+  if (!options.quiet)
+    for (const std::string& note : options.notes) fprintf(stderr, "weftrun: %s\n", note.c_str());
   Launcher launcher(options);
   if (weft::Status status = launcher.start(); !status)
     return complain(status, status == weft::Code::not_found      ? kMissingStatus

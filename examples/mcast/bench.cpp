@@ -64,7 +64,7 @@ void check(const weft::Status& status, const char* what) {
 int main(int argc, char** argv) {
   Options options;
   weft::cli::Command app("mcast_bench",
-                   "Times one-to-many transfers by every algorithm, as ranks of a job.");
+                         "Times one-to-many transfers by every algorithm, as ranks of a job.");
   app.option("--algorithms", options.algorithms).separated_by_commas();
   app.option("--bytes", options.bytes, "of a message").separated_by_commas();
   app.option("--block-bytes", options.block_bytes, "of a block (1 MiB)").separated_by_commas();

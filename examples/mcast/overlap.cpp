@@ -260,7 +260,7 @@ void run_streams(weft::transport::Job& job, weft::Multicast& multicast, const Op
 int main(int argc, char** argv) {
   Options options;
   weft::cli::Command app("mcast_overlap",
-                   "Times groups that share members, as ranks of a job on one machine.");
+                         "Times groups that share members, as ranks of a job on one machine.");
   app.option("what", options.what,
              "replicas: objects go from rank 0 to three others at random; senders: groups of "
              "all ranks with one, half and all as roots; share: two equal groups")

@@ -16,6 +16,7 @@ import time
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, 'tests', 'softroce'), os.path.join(ROOT, 'tests', 'mpi')]
+import one  # noqa: E402
 import phase as softroce  # noqa: E402
 import process  # noqa: E402
 from progress import Progress  # noqa: E402
@@ -517,7 +518,15 @@ def main():
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--filter')
     parser.add_argument('--only', action='extend', nargs='+', choices=PHASES)
+    parser.add_argument('--list', action='store_true')
+    parser.add_argument('names', nargs='*')
     options = parser.parse_args()
+    if options.names and (options.filter or options.only or options.quick or options.list):
+        parser.error('names of tests, files or folders stand alone')
+    if options.list:
+        return one.print_list()
+    if options.names:
+        return one.run(options.names)
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)

@@ -1,0 +1,272 @@
+// Walks the table of docs/design/peer.md: each row is a state, an event, the next state and the
+// result, and each is tried on a link of its own.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/wait.hpp"
+#include "peer/reliable_link.hpp"
+#include "tests/support/kept_messages.hpp"
+
+using namespace weft;
+using namespace weft::transport;
+
+namespace {
+
+using State = ReliableLink::State;
+using Due = ReliableLink::Due;
+
+constexpr std::uint64_t kTimeoutNs = 1'000'000'000;
+
+struct Row {
+  std::string state, event, next, result;
+};
+
+std::string trimmed(std::string text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+std::vector<Row> read_rows(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE(file);
+  std::vector<Row> rows;
+  bool is_inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| State | Event |")) {
+      is_inside = true;
+      std::getline(file, line);  // | --- |
+      continue;
+    }
+    if (is_inside && !line.starts_with("|")) break;
+    if (!is_inside) continue;
+    std::vector<std::string> cells;
+    for (std::size_t at = 1; at < line.size();) {
+      const std::size_t end = line.find('|', at);
+      cells.push_back(trimmed(line.substr(at, end - at)));
+      at = end + 1;
+    }
+    REQUIRE(cells.size() == 4);
+    rows.push_back({cells[0], cells[1], cells[2], cells[3]});
+  }
+  return rows;
+}
+
+std::string name_of(State state) {
+  switch (state) {
+    case State::connecting:
+      return "connecting";
+    case State::up:
+      return "up";
+    case State::broken:
+      return "broken";
+    default:
+      return "lost";
+  }
+}
+
+// A link in one of the states. Up, it has received 2 messages and sent 2, which are not
+// acknowledged.
+struct Peer final : ReliableLink::Owner {
+  explicit Peer(const std::string& state) {
+    link.use(wire);
+    if (state == "lost") link.lose();
+    if (state != "up" && state != "broken") return;
+    link.set_opened(first);
+    REQUIRE(link.receive({.kind = Kind::resume}, sizeof(Head), now) == ReliableLink::Received::up);
+    for (std::uint32_t number = 1; number <= 2; ++number) {
+      REQUIRE(receive(number) == ReliableLink::Received::fresh);
+      REQUIRE(post() == Code::ok);
+    }
+    poll();
+    if (state == "broken") REQUIRE(link.drop(now) == &first);
+    wire.sent.clear();
+  }
+  void make_busy() override { is_busy = true; }
+  void poll() {
+    while (std::exchange(is_busy, false)) link.pump();
+  }
+  ReliableLink::Received receive(std::uint32_t number, std::uint32_t acked = 0) {
+    return link.receive({.kind = Kind::user, .flags = kNumbered, .number = number, .acked = acked},
+                        sizeof(Head), now);
+  }
+  Code post() {
+    Head head{.kind = Kind::user};
+    return link.post(head, sizeof head, {});
+  }
+  Code send_once() {
+    Head head{.kind = Kind::user};
+    return link.send_once(head, sizeof head, {});
+  }
+  std::string tick(std::uint64_t later) {
+    switch (link.tick(now += later, kTimeoutNs, true, true)) {
+      case Due::gone:
+        return "gone";
+      case Due::open:
+        return "open";
+      case Due::stalled:
+        return "stalled";
+      default:
+        return "nothing";
+    }
+  }
+  // The kind of the only message that went out.
+  std::string only_sent() const {
+    if (wire.sent.size() != 1) return std::to_string(wire.sent.size()) + " messages";
+    switch (wire.sent.front().kind) {
+      case Kind::ack:
+        return "ack";
+      case Kind::ping:
+        return "ping";
+      case Kind::resume:
+        return "resume";
+      default:
+        return "sent";
+    }
+  }
+  // Both kept messages, in their order.
+  std::string kept_again() const {
+    std::vector<std::uint32_t> numbers;
+    for (const auto& message : wire.sent)
+      if (message.kind == Kind::user) numbers.push_back(message.number);
+    return numbers == std::vector<std::uint32_t>{1, 2} ? "sent again" : "not sent again";
+  }
+
+  Wire wire;
+  fabric::Link first, second;
+  ReliableLink link{*this};
+  bool is_busy = false;
+  std::uint64_t now = now_ns() + kTimeoutNs / 100;
+};
+
+std::string text_of(ReliableLink::Received received) {
+  switch (received) {
+    case ReliableLink::Received::fresh:
+      return "fresh";
+    case ReliableLink::Received::up:
+      return "up";
+    case ReliableLink::Received::corrupt:
+      return "corrupt";
+    default:
+      return "nothing";
+  }
+}
+
+std::string text_of(Code code) {
+  return code == Code::peer_lost ? "peer_lost" : code == Code::ok ? "ok" : "again";
+}
+
+// What each event does, and its result in the table's words.
+const std::map<std::string, std::function<std::string(Peer&)>>& events() {
+  static const std::map<std::string, std::function<std::string(Peer&)>> all = {
+      {"the own link opens",
+       [](Peer& peer) {
+         peer.link.set_opened(peer.second);
+         return std::string(peer.link.is_opening() ? "opening" : "");
+       }},
+      {"the peer resumes",
+       [](Peer& peer) {
+         peer.link.set_opened(peer.second);
+         const bool was_broken = peer.link.state() == State::broken;
+         const auto received = peer.link.receive({.kind = Kind::resume}, sizeof(Head), peer.now);
+         peer.poll();
+         return was_broken ? peer.kept_again() : text_of(received);
+       }},
+      {"the peer's link comes",
+       [](Peer& peer) {
+         const bool was_broken = peer.link.state() == State::broken;
+         const bool was_up = peer.link.is_up();
+         if (was_up) REQUIRE(peer.link.drop(peer.now) == &peer.first);
+         if (!peer.link.take(peer.second, was_up ? 2 : 0)) return std::string("refused");
+         peer.poll();
+         REQUIRE_FALSE(peer.wire.sent.empty());
+         CHECK(peer.wire.sent.front().kind == Kind::resume);
+         CHECK(peer.wire.sent.front().acked == peer.link.num_received());
+         return was_broken ? peer.kept_again() : peer.only_sent();
+       }},
+      {"the peer's link counts too many",
+       [](Peer& peer) {
+         return std::string(peer.link.take(peer.second, 3) ? "taken" : "refused");
+       }},
+      {"the link ends",
+       [](Peer& peer) {
+         if (peer.link.link() == nullptr) peer.link.set_opened(peer.first);
+         CHECK(peer.link.drop(peer.now) == &peer.first);
+         CHECK(peer.link.link() == nullptr);
+         return std::string();
+       }},
+      {"half of the timeout without an answer",
+       [](Peer& peer) {
+         peer.link.set_opened(peer.second);
+         return peer.tick(kTimeoutNs / 2 + 1);
+       }},
+      {"the timeout without an answer", [](Peer& peer) { return peer.tick(kTimeoutNs + 1); }},
+      {"a tick without a link", [](Peer& peer) { return peer.tick(1); }},
+      {"a numbered message is posted",
+       [](Peer& peer) {
+         const Code code = peer.post();
+         if (code != Code::ok) return text_of(code);
+         return peer.wire.sent.empty() && peer.link.has_unsent() ? "kept" : peer.only_sent();
+       }},
+      {"an unnumbered message is posted",
+       [](Peer& peer) {
+         const Code code = peer.send_once();
+         return code == Code::ok ? peer.only_sent() : text_of(code);
+       }},
+      {"the next message comes", [](Peer& peer) { return text_of(peer.receive(3)); }},
+      {"a message comes again", [](Peer& peer) { return text_of(peer.receive(2)); }},
+      {"a message is missing", [](Peer& peer) { return text_of(peer.receive(4)); }},
+      {"an unsent message is acknowledged", [](Peer& peer) { return text_of(peer.receive(3, 3)); }},
+      {"a ping comes",
+       [](Peer& peer) {
+         CHECK(peer.link.receive({.kind = Kind::ping}, sizeof(Head), peer.now) ==
+               ReliableLink::Received::nothing);
+         peer.poll();
+         return peer.only_sent();
+       }},
+      {"a quarter of the timeout in silence",
+       [](Peer& peer) {
+         CHECK(peer.tick(kTimeoutNs / 4 + 1) == "nothing");
+         return peer.only_sent();
+       }},
+      {"silence after a ping",
+       [](Peer& peer) {
+         CHECK(peer.tick(kTimeoutNs / 4 + 1) == "nothing");
+         return peer.tick(kTimeoutNs / 4 + 1);
+       }},
+      {"the timeout in silence", [](Peer& peer) { return peer.tick(kTimeoutNs + 1); }},
+      {"it is given up",
+       [](Peer& peer) {
+         CHECK(peer.link.lose());
+         CHECK_FALSE(peer.link.lose());
+         CHECK_FALSE(peer.link.has_unsent());
+         return std::string();
+       }},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every row of the table of a peer's states holds") {
+  const std::vector<Row> rows = read_rows(WEFT_SOURCE "/docs/design/peer.md");
+  REQUIRE(rows.size() > 30);
+  std::set<std::string> states, used;
+  for (const Row& row : rows) {
+    INFO(row.state << ": " << row.event);
+    const auto event = events().find(row.event);
+    REQUIRE(event != events().end());
+    used.insert(row.event);
+    states.insert(row.state);
+    Peer peer(row.state);
+    REQUIRE(name_of(peer.link.state()) == row.state);
+    CHECK(event->second(peer) == row.result);
+    CHECK(name_of(peer.link.state()) == row.next);
+  }
+  CHECK(states.size() == 4);
+  CHECK(used.size() == events().size());
+}

@@ -26,8 +26,8 @@ struct Binding {
   // gets its share of the units within. none: ranks have shares of the host, in order.
   Bind map_unit = Bind::none;
   int ranks_per_map_unit = 0;
-  std::vector<int> cpus;  // the cores that may be used, by their numbers here; empty: all
-  bool report = false;    // says of each rank where it is bound
+  std::vector<int> cpus = {};  // the cores that may be used, by their numbers here; empty: all
+  bool report = false;         // says of each rank where it is bound
 };
 
 using Processors = std::vector<int>;  // in the kernel's numbering, ascending

@@ -247,6 +247,26 @@ TEST_CASE("the key is on no command line, and another one is refused") {
   CHECK(has(guessed.err(), "WEFT_JOB_KEY"));
 }
 
+TEST_CASE("where ranks run, and are bound, is said with the names of the hosts") {
+  Process run(weftrun(
+      {"--hosts", "h1,h2", "-N", "1", "--display-map", "--report-bindings", "--cpu-set", "0"},
+      {"true"}));
+  CHECK(run.wait() == 0);
+  INFO(run.err());
+  CHECK(run.err().starts_with("weftrun: host h1: rank 0\nweftrun: host h2: rank 1\n"));
+  CHECK(has(run.err(), "weftrun: rank 0 on host h1: core 0"));
+  CHECK(has(run.err(), "weftrun: rank 1 on host h2: core 0"));
+  Process absent(weftrun({"--hosts", "h1,h2", "--cpu-set", "60000"}, {"true"}));
+  CHECK(absent.wait() == 125);
+  CHECK(has(absent.err(), "--cpu-set 60000: this host has cores 0 to "));
+  Process each(weftrun({"--hosts", "h1,h2", "-n", "2", "--map-by", "ppr:1:core"}, {"true"}));
+  CHECK(each.wait() == 0);
+  CHECK(has(each.err(), "weftrun: every host is taken to have "));
+  Process remote(weftrun({"--hosts", "localhost,h1", "--nolocal", "--display-map"}, {"true"}));
+  CHECK(remote.wait() == 0);
+  CHECK(remote.err() == "weftrun: host h1: rank 0\n");
+}
+
 TEST_CASE("a job that takes too long is ended on all hosts") {
   Process run(weftrun({"--hosts", "h1,h2,h3", "--timeout", "3"},
                       shell("echo $$; [ $WEFT_RANK = 1 ] && exit 0; exec sleep 1000")));

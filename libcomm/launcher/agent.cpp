@@ -180,7 +180,8 @@ int run_agent() {
   sigemptyset(&mask);
   sigaddset(&mask, SIGCHLD);
   sigprocmask(SIG_BLOCK, &mask, &old_mask);
-  ::signal(SIGPIPE, SIG_IGN);
+  // A reader that is gone, and a limit of file sizes, are errors of the write.
+  for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_IGN);
   const int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0) return 1;
   return Agent(old_mask).run(signals);

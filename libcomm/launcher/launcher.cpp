@@ -140,7 +140,8 @@ Status Launcher::take_signals_over() {
   for (int number : kForwarded) sigaddset(&mask, number);
   for (int number : {SIGCHLD, SIGTSTP, SIGCONT}) sigaddset(&mask, number);
   sigprocmask(SIG_BLOCK, &mask, &old_mask_);
-  ::signal(SIGPIPE, SIG_IGN);
+  // A reader that is gone, and a limit of file sizes, are errors of the write.
+  for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_IGN);
   signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   return signals_ < 0 ? system_error("signalfd") : Status();
 }
@@ -395,7 +396,7 @@ Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::st
     setpgid(0, 0);  // a terminal's signals come to it by this process
     const int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, 0);
-    ::signal(SIGPIPE, SIG_DFL);
+    for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
     for (std::string& entry : environment) putenv(entry.data());
     execv(arguments[0], arguments.data());

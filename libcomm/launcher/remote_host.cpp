@@ -72,7 +72,7 @@ Status RemoteHost::start(const Assignment& assignment) {
     dup2(pipes[0][0], 0);
     dup2(pipes[1][1], 1);
     dup2(pipes[2][1], 2);
-    ::signal(SIGPIPE, SIG_DFL);
+    for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     execvp(words[0], words.data());
     dprintf(2, "cannot start %s: %s\n", words[0], strerror(errno));

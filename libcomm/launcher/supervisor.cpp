@@ -143,7 +143,7 @@ void Supervisor::become_rank(std::size_t place, int out, int err) try {
   for (const std::string& word : program.command)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
   sigprocmask(SIG_SETMASK, &plan_.mask, nullptr);
   execvp(arguments[0], arguments.data());
   const int error = errno;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -402,6 +403,7 @@ int Receiver::run() {
 }  // namespace
 
 int run_receiver(bool is_below) {
+  ::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error of that file
   static Receiver receiver(is_below);
   try {
     return receiver.run();

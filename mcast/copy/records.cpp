@@ -88,6 +88,18 @@ std::string quote(std::string_view text) {
   return quoted;
 }
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (byte < ' ' || byte == 127)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += letter;
+  }
+  return shown;
+}
+
 bool unquote(std::string_view text, std::string& bytes) {
   bytes.clear();
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -114,6 +114,8 @@ bool decode(Reader& reader, Entry& entry);
 
 // Lines of the pipes between the sender and its receivers carry any bytes as %xx.
 std::string quote(std::string_view text);
+// For people: control characters, of which a line's end would begin a false line, as \xHH.
+std::string printable(std::string_view text);
 bool unquote(std::string_view text, std::string& bytes);
 // The secret of one transfer, from that which its receivers know (it may be empty) and a number
 // that everybody may know.

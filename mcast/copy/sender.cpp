@@ -498,7 +498,7 @@ bool Sender::finish() {
 
   bool is_good = troubles_.empty();
   for (const std::string& trouble : troubles_)
-    fmt::print(stderr, "weft-copy: not copied: {}\n", trouble);
+    fmt::print(stderr, "weft-copy: not copied: {}\n", printable(trouble));
   if (options_.deletes && std::ranges::any_of(sources_, [](const Source& source) {
         return source.entry.kind == EntryKind::unreadable;
       }))
@@ -509,9 +509,9 @@ bool Sender::finish() {
   std::lock_guard guard(remotes_.lock());
   for (const Remote& remote : remotes_.all()) {
     for (const std::string& path : remote.deletes)
-      fmt::print("{}: {} would be deleted\n", remote.host, path);
+      fmt::print("{}: {} would be deleted\n", remote.host, printable(path));
     for (const std::string& error : remote.errors)
-      fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
+      fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, printable(error));
     if (remote.errors.empty()) ++num_good;
     num_deleted += remote.num_deleted;
   }
@@ -551,7 +551,7 @@ int Sender::run() {
     send_plan();
     if (options_.is_dry) {
       for (std::size_t i = 0; i < sources_.size(); ++i)
-        if (lacks_[i]) fmt::print("{}\n", sources_[i].entry.path);
+        if (lacks_[i]) fmt::print("{}\n", printable(sources_[i].entry.path));
     } else {
       send_files();
     }

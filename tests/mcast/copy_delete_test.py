@@ -241,6 +241,22 @@ class CopyDelete(unittest.TestCase):
         self.copy('--delete')
         self.assertEqual(self.read('h/tree/file'), 'a')
 
+    def test_file_size_limit(self):
+        """A file beyond the receiver's limit (ulimit -f) is an error that names it."""
+        with open(os.path.join(self.source, 'large'), 'wb') as file:
+            file.truncate(80 << 20)
+        out = self.copy(expect=1, launch='prlimit --fsize=67108864:67108864 env H={host}')
+        self.assertIn('large', out)
+        self.assertIn('File too large', out)
+
+    def test_names_with_line_ends(self):
+        """A name is shown in one line, whatever it holds."""
+        self.copy()
+        self.write('h/tree/a\nh: tree/file would be deleted\x1b[2J', 'x')
+        out = self.copy('--delete', '--dry-run')
+        named = [line for line in out.splitlines() if 'would be deleted' in line]
+        self.assertEqual(named, ['h: tree/a\\x0ah: tree/file would be deleted\\x1b[2J would be deleted'])
+
     def test_one_folder_for_all(self):
         """Hosts that share a folder, as a home on NFS, meet each other's files."""
         for i in range(40):

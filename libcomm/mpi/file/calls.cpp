@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/os/file_size.hpp"
 #include "mpi/comm/group.hpp"
 #include "mpi/file/file.hpp"
 
@@ -351,7 +352,7 @@ MPI_FUNCTION(File_set_size)(MPI_File fh, MPI_Offset size) {
   FileError error = check_writable(*file);
   if (!error && size < 0) error = {MPI_ERR_ARG, "the size is negative"};
   error = do_for_all(*file, {size, 0}, std::move(error), [&]() -> FileError {
-    while (::ftruncate(file->descriptor, size) != 0)
+    while (!size_file(file->descriptor, static_cast<std::size_t>(size)))
       if (errno != EINTR) return error_of_errno(errno, "setting the size of", file->name);
     return {};
   });

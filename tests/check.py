@@ -270,7 +270,12 @@ class Ahead:
                     self.step = subprocess.Popen(
                         ['chrt', '--idle', '0', *command], cwd=ROOT, env=build_env(phase),
                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL)
+                        stderr=subprocess.DEVNULL, start_new_session=True)
+                    # Where each session has its share of the processors (sched_autogroup), the
+                    # policy counts only within it.
+                    with contextlib.suppress(OSError), \
+                            open(f'/proc/{self.step.pid}/autogroup', 'w', encoding='utf-8') as file:
+                        file.write('19')
                 if self.step.wait():
                     break
 

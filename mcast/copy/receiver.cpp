@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "mcast/copy/child.hpp"
-#include "mcast/copy/folder.hpp"
 #include "mcast/copy/partial.hpp"
+#include "mcast/copy/receiver_folder.hpp"
 #include "mcast/copy/records.hpp"
 #include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"

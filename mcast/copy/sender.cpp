@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "mcast/copy/remote.hpp"
-#include "mcast/copy/tree.hpp"
+#include "mcast/copy/sender_tree.hpp"
 #include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
 #include "weft/multicast.hpp"

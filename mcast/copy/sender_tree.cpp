@@ -1,4 +1,4 @@
-#include "mcast/copy/tree.hpp"
+#include "mcast/copy/sender_tree.hpp"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "mcast/copy/folder.hpp"
+#include "mcast/copy/receiver_folder.hpp"
 
 #include <dirent.h>
 #include <errno.h>

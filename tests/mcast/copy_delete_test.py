@@ -252,10 +252,10 @@ class CopyDelete(unittest.TestCase):
     def test_names_with_line_ends(self):
         """A name is shown in one line, whatever it holds."""
         self.copy()
-        self.write('h/tree/a\nh: tree/file would be deleted\x1b[2J', 'x')
+        self.write('h/tree/a\nh: other would be deleted\x1b[2J', 'x')
         out = self.copy('--delete', '--dry-run')
         named = [line for line in out.splitlines() if 'would be deleted' in line]
-        self.assertEqual(named, ['h: tree/a\\x0ah: tree/file would be deleted\\x1b[2J would be deleted'])
+        self.assertEqual(named, ['h: tree/a\\x0ah: other would be deleted\\x1b[2J would be deleted'])
 
     def test_one_folder_for_all(self):
         """Hosts that share a folder, as a home on NFS, meet each other's files."""

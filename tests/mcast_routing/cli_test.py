@@ -160,7 +160,7 @@ class Cli(unittest.TestCase):
         self.bad(route + '--refine 0', 'refine')
         self.bad(route + '--nonsense', 'nonsense')
         self.bad('route --topology net', '--groups')
-        self.bad('', 'subcommand')
+        self.bad('', 'a command is missing')
         for grid in '0x4', '4', '4xx4', 'axb', '1000000x1000000', '-1x4':
             self.bad(f'groups grid {grid} --topology net')
         self.bad('groups grid 40x40 --topology net', 'the fabric 64')

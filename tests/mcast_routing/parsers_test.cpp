@@ -273,9 +273,9 @@ TEST_CASE("broken tables name line and reason") {
   CHECK(tables_error(dump + row + "1 valid mlids dumped \n") == "ok");
   CHECK(tables_error(dump + row + "2 valid mlids dumped \n") ==
         "m:4: 2 entries announced, 1 there");
-  CHECK(tables_error(dump + row) == "m:3: cut off: no line tells how many entries there are");
+  CHECK(tables_error(dump + row) == "m:3: cut off: no line says how many entries there are");
   CHECK(tables_error(dump + row + dump) ==
-        "m:4: cut off: no line tells how many entries the last switch has");
+        "m:4: cut off: no line says how many entries the last switch has");
   CHECK(tables_error(dump + "0xc001 7\n") == "m:3: expected an x under a port's number");
   CHECK(tables_error(dump + "hello\n") == "m:3: expected an MLID and its ports");
   CHECK(tables_error("Multicast mlids [0xc000\n") == "m:1: expected the switch's GUID");

@@ -305,12 +305,21 @@ void Rendezvous::lose_rendezvous(Peer& peer) {
       continue;
     }
     Request* request = copies[i].request;
+    // The peer may have copied the last bytes, and ended before this side polled.
+    const SharedCopy* record = copies[i].record;
+    const bool is_complete = record != nullptr &&
+                             record->failed.load(std::memory_order_acquire) == 0 &&
+                             record->done.load(std::memory_order_acquire) >= copies[i].length;
+    const bool is_sender = copies[i].is_sender;
     if (copies[i].gets != nullptr) {
       std::fill_n(copies[i].gets->busy, Gets::kMax, false);
       free_gets.push_back(copies[i].gets);
     }
     copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
-    complete(*request, Code::peer_lost);
+    if (is_complete && !is_sender)
+      complete_receive(*request, Code::ok);
+    else
+      complete(*request, is_complete ? Code::ok : Code::peer_lost);
   }
 }
 

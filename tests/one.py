@@ -19,7 +19,7 @@ FOLDERS = [('libcomm/launcher', ['job/']), ('libcomm/include', ['base/public_hea
            ('libcomm/mpi', ['mpi/', 'mpi:']), ('coll/offload', ['offload/']),
            ('coll/switch', ['offload/']), ('coll', ['coll/']), ('mcast/routing', ['mcast_routing/']),
            ('mcast', ['mcast/']), ('graph', ['graph/']), ('objstore', ['objstore/']),
-           ('tools/cli', ['tools/']), ('tools/weftrun', ['job/']), ('tools/weft-store', ['objstore/cli']),
+           ('tools/cli', ['tools/']), ('tools/weftrun', ['job/']), ('tools/weft-store', ['objstore/']),
            ('tools/weft-graph', ['graph/cli']), ('tools/weft-copy', ['mcast/copy']),
            ('tools/weft-mcroute', ['mcast_routing/']), ('tools/weft-profile', ['profile']),
            ('tools/weft-perf', ['node/perf']), ('tools', ['tools/commands'])]

@@ -30,7 +30,7 @@ NodeRequest& begin(Operation& operation, Access access, const transport::RegionU
 inline void copy(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes == 8)
     std::memcpy(to, from, 8);
-  else
+  else if (bytes != 0)  // a buffer without bytes may be null
     weft::detail::copy(to, from, bytes);
 }
 

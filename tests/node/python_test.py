@@ -24,6 +24,8 @@ if LIBRARY is None:
     os.environ["WEFT_OFI_INTERFACE"] = "lo"
     os.environ["LD_LIBRARY_PATH"] = os.path.dirname(LIBRARY)
     if sanitizers:
+        # The address sanitizer looks for what throws exceptions when it is loaded.
+        sanitizers += [line.split()[2] for line in linked.splitlines() if "libstdc++" in line]
         os.environ["LD_PRELOAD"] = ":".join(sanitizers)
         os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
     os.execv(sys.executable, [sys.executable, *sys.argv])

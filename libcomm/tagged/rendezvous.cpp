@@ -305,21 +305,16 @@ void Rendezvous::lose_rendezvous(Peer& peer) {
       continue;
     }
     Request* request = copies[i].request;
-    // The peer may have copied the last bytes, and ended before this side polled.
-    const SharedCopy* record = copies[i].record;
-    const bool is_complete = record != nullptr &&
-                             record->failed.load(std::memory_order_acquire) == 0 &&
-                             record->done.load(std::memory_order_acquire) >= copies[i].length;
-    const bool is_sender = copies[i].is_sender;
+    RendezvousCopy copy = copies[i];
     if (copies[i].gets != nullptr) {
       std::fill_n(copies[i].gets->busy, Gets::kMax, false);
       free_gets.push_back(copies[i].gets);
     }
     copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
-    if (is_complete && !is_sender)
-      complete_receive(*request, Code::ok);
-    else
-      complete(*request, is_complete ? Code::ok : Code::peer_lost);
+    // The peer may have copied the last bytes, and ended before this side polled.
+    const bool may_be_complete =
+        copy.record != nullptr && copy.record->failed.load(std::memory_order_acquire) == 0;
+    if (!may_be_complete || !end_if_complete(copy)) complete(*request, Code::peer_lost);
   }
 }
 
@@ -458,9 +453,28 @@ void Rendezvous::claim_chunk(RendezvousCopy& copy) {
   }
 }
 
+// Ends a shared copy whose bytes have all arrived, or that one side could not copy.
+bool Rendezvous::end_if_complete(RendezvousCopy& copy) {
+  Request& request = *copy.request;
+  SharedCopy* record = copy.record;
+  const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
+  // acquire: all bytes have arrived; pairs with the releases in count_chunk().
+  if (failed == 0 && record->done.load(std::memory_order_acquire) < copy.length) return false;
+  if (copy.is_sender) {
+    record->sender_left.store(1, std::memory_order_release);
+    ring_doorbell(*peer(copy.peer).out.sleeping);
+    complete(request, failed == 0 ? Code::ok : Code::not_permitted);
+    return true;
+  }
+  ring_doorbell(*peer(copy.peer).out.sleeping);
+  closing_records.push_back(copy.record_index);
+  count_message(copy);
+  complete_receive(request, failed == 0 ? Code::ok : Code::not_permitted);
+  return true;
+}
+
 bool Rendezvous::step(RendezvousCopy& copy) {
   if (copy.gets != nullptr) return step_remote(copy);
-  Request& request = *copy.request;
   SharedCopy* record = copy.record;
 
   if (record == nullptr) {
@@ -477,21 +491,7 @@ bool Rendezvous::step(RendezvousCopy& copy) {
 
   if (copy.claims) claim_chunk(copy);
   if (!copy.is_sender) take_back(copy);
-
-  const std::uint32_t failed = record->failed.load(std::memory_order_acquire);
-  // acquire: all bytes have arrived; pairs with the releases in count_chunk().
-  if (failed == 0 && record->done.load(std::memory_order_acquire) < copy.length) return false;
-  if (copy.is_sender) {
-    record->sender_left.store(1, std::memory_order_release);
-    ring_doorbell(*peer(copy.peer).out.sleeping);
-    complete(request, failed == 0 ? Code::ok : Code::not_permitted);
-    return true;
-  }
-  ring_doorbell(*peer(copy.peer).out.sleeping);
-  closing_records.push_back(copy.record_index);
-  count_message(copy);
-  complete_receive(request, failed == 0 ? Code::ok : Code::not_permitted);
-  return true;
+  return end_if_complete(copy);
 }
 
 }  // namespace weft::tagged

@@ -105,6 +105,7 @@ struct Rendezvous : Sending {
   void send_fin(const RendezvousCopy& copy, Code code);
   std::uint32_t take_record();
   bool step(RendezvousCopy& copy);  // true: finished, remove it
+  bool end_if_complete(RendezvousCopy& copy);
   bool step_remote(RendezvousCopy& copy);
   void claim_chunk(RendezvousCopy& copy);
   Code copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes);

@@ -19,6 +19,7 @@ sys.path[:0] = [os.path.join(ROOT, 'tests', 'softroce'), os.path.join(ROOT, 'tes
 import one  # noqa: E402
 import phase as softroce  # noqa: E402
 import process  # noqa: E402
+from one import introspect, jobs  # noqa: E402
 from progress import Progress  # noqa: E402
 PHASES = ['format', 'release', 'softroce', 'address', 'thread', 'fuzz']
 # Most of what a compiler does here is reading headers, so several sources go into one file: a third
@@ -68,10 +69,6 @@ class Tally:
         line = f'{self.passed} passed, {len(self.failed)} failed'
         print(line + (f', {len(self.skipped)} skipped' if self.skipped else ''))
         return 1 if self.failed else 0
-
-
-def jobs():
-    return str(max(1, len(os.sched_getaffinity(0))))
 
 
 def quiet(command, log, env=None):
@@ -169,15 +166,9 @@ def setup_command(phase, folder):
     return ['meson', 'setup', folder, ROOT, *options] + ([] if new else ['--reconfigure'])
 
 
-def introspect(folder, what):
-    listing = subprocess.run(['meson', 'introspect', what, folder], capture_output=True, text=True,
-                             check=False)
-    return json.loads(listing.stdout or '[]')
-
-
 def chosen_tests(phase, folder, options):
     """The unit tests that this phase runs, as meson describes them."""
-    tests = introspect(folder, '--tests')
+    tests = introspect('--tests', folder)
     if options.filter:
         tests = [test for test in tests if re.search(options.filter, test['name'])]
     suites = [test['suite'][0].split(':')[-1] for test in tests]
@@ -201,7 +192,7 @@ def targets(phase, folder, options):
         return []
     needed = {target for test in chosen_tests(phase, folder, options) for target in test['depends']}
     # Multicast routing has one thread.
-    return [os.path.relpath(name, folder) for target in introspect(folder, '--targets')
+    return [os.path.relpath(name, folder) for target in introspect('--targets', folder)
             if target['id'] in needed or
             (target['installed'] and not (phase == 'thread' and '/mcast/' in target['defined_in']))
             for name in target['filename']]
@@ -461,7 +452,7 @@ def as_user(tally, folder, options):
             return
         tally.at('release: ' + name)
         env = {**os.environ, 'HOME': place, 'TMPDIR': place}
-        for test in introspect(folder, '--tests'):
+        for test in introspect('--tests', folder):
             if test['name'] not in USER_TESTS or not re.search(options.filter or '', test['name']):
                 continue
             try:

@@ -7,6 +7,7 @@ set -eu
 command -v cmake > /dev/null || { echo "skipped: there is no cmake"; exit 77; }
 here=$(dirname "$(readlink -f "$0")")
 . "$here/installed.sh"
+plain=$PATH
 export PATH="$prefix/bin:$PATH"
 cd "$work"
 
@@ -26,7 +27,9 @@ foreach(example mpi:mpi.c weft:node.c graph:graph.cpp objstore:objstore.cpp
 endforeach()
 message(STATUS "Weft ${Weft_VERSION} in ${Weft_PREFIX}")
 END
-# The prefix is found by bin in PATH; CMAKE_PREFIX_PATH names it where it is not.
+# The prefix is found by bin in PATH; Weft_ROOT names it where it is not.
+PATH=$plain Weft_ROOT=$prefix cmake -S all -B all/rooted > log 2>&1 || { cat log; fail "Weft_ROOT"; }
+grep -q "Weft [0-9.]* in $prefix" log || { cat log; fail "Weft_ROOT: another Weft was found"; }
 cmake -S all -B all/build > log 2>&1 || { cat log; fail "find_package(Weft)"; }
 grep -q "Weft [0-9.]* in $prefix" log || { cat log; fail "another Weft was found"; }
 cmake --build all/build > log 2>&1 || { cat log; fail "building with the targets"; }
@@ -86,6 +89,7 @@ found() {
 }
 found by_variable MPI_HOME="$prefix" --
 found by_option -- "-DMPI_HOME=$prefix"
+found by_prefix_path CMAKE_PREFIX_PATH="$prefix" MPI_HOME="$work/another" --
 found by_wrappers_folder MPI_HOME="$prefix/libexec/weft" --
 found by_compiler MPI_HOME="$prefix" CC="$prefix/bin/weftcc" --
 echo "CMake finds Weft"

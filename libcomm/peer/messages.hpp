@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fabric/endpoint.hpp"
+#include "peer/handshake.hpp"
 
 namespace weft::transport {
 
@@ -42,7 +43,10 @@ enum class Kind : std::uint8_t {
 
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
 
+// A link of another version is refused without a word, so no two versions may get that far.
 inline constexpr std::uint32_t kSessionVersion = 4;
+static_assert(kSessionVersion == 4 && peer::kHandshakeVersion == 1,
+              "raise kHandshakeVersion with kSessionVersion, and then the numbers here");
 
 // Of a link of a session, to on_incoming().
 struct LinkHello {

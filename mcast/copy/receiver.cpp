@@ -51,6 +51,7 @@ class Receiver {
   }
   void read_lines();
   Status on_line(const std::string& line);
+  static Status check_version(std::istringstream& words);
   Status start();
   Status join(std::istringstream& words);
   std::byte* buffer(std::uint64_t bytes);
@@ -115,7 +116,7 @@ Status Receiver::start() {
     if (Status status = multicast_->node().listen(near_ + ":0"); !status) return status;
   if (Status status = multicast_->node().address(address); !status) return status;
   // On a line of its own, whatever a login has said before.
-  report("\nweft-copy-address " + quote(address));
+  report(fmt::format("\nweft-copy-address {} {}", quote(address), kCopyVersion));
   folder_.set_replaces(deletes_);
   const Status status = folder_.open(into_, is_below_, !is_dry_);
   has_folder_ = status.ok() && folder_.is_there();
@@ -164,6 +165,17 @@ Status Receiver::join(std::istringstream& words) {
   return {};
 }
 
+// The sender's version, the last word of its first line: before anything that another version may
+// say in another way.
+Status Receiver::check_version(std::istringstream& words) {
+  const unsigned version = read_version(words);
+  if (version == kCopyVersion) return {};
+  return {Code::unsupported,
+          fmt::format("the sender's weft-copy speaks version {}, and this receiver's version {}: "
+                      "install one release of Weft on both hosts",
+                      version, kCopyVersion)};
+}
+
 Status Receiver::on_line(const std::string& line) {
   std::istringstream words(line);
   std::string word, value;
@@ -180,10 +192,12 @@ Status Receiver::on_line(const std::string& line) {
   words >> value;
   if (word == "secret") {
     secret_ = value;
+    return check_version(words);
   } else if (word == "key") {
     key_ = line.substr(4);  // by the listener, which knows it
   } else if (word == "salt") {
     secret_ = derived_secret(key_, value);
+    return check_version(words);
   } else if (word == "near") {
     if (near_.empty()) near_ = mcast::address_towards(value);
   } else if (word == "into") {

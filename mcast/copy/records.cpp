@@ -201,6 +201,11 @@ bool read_range(int file, std::uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
+unsigned read_version(std::istream& words) {
+  unsigned version = 0;
+  return words >> version ? version : 2;
+}
+
 std::string derived_secret(std::string_view secret, std::string_view salt) {
   // Keys have at most 64 bytes, secrets any length.
   const auto bytes = [](std::string_view text) {

@@ -1,5 +1,6 @@
 #pragma once
-// The multicast of weft-copy: messages of records, version 2. A receiver checks every byte of them.
+// The multicast of weft-copy: messages of records, of version kCopyVersion. A receiver checks every
+// byte of them.
 //
 //   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files, and
 //   parts that receivers have (--resume).
@@ -8,12 +9,16 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <istream>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace weft::copy {
+
+// Counts the changes of records and of the lines that sender and receiver exchange (receiver.hpp).
+inline constexpr unsigned kCopyVersion = 2;
 
 // Of the group that carries messages. Larger ones wait for each other longer where members fall out
 // of step: docs/use/multicast.md has what was measured.
@@ -117,6 +122,9 @@ std::string quote(std::string_view text);
 // For people: control characters, of which a line's end would begin a false line, as \xHH.
 std::string printable(std::string_view text);
 bool unquote(std::string_view text, std::string& bytes);
+// The version of the other side, which ends a line. A side that names none speaks 2, the last
+// version without it.
+unsigned read_version(std::istream& words);
 // The secret of one transfer, from that which its receivers know (it may be empty) and a number
 // that everybody may know.
 std::string derived_secret(std::string_view secret, std::string_view salt);

@@ -93,6 +93,7 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
   } else if (word == "weft-copy-address") {
     words >> text;
     if (!unquote(text, remote.address)) remote.address.clear();
+    remote.version = read_version(words);
   } else if (word == "joined") {
     words >> remote.joined;
   } else if (word == "wrote") {

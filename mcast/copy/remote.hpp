@@ -24,6 +24,7 @@ struct Remote {
   // By Remotes' thread, under its lock:
   std::string banner;  // the last line that was no receiver's, before its first
   std::string address;
+  unsigned version = 0;  // with the address
   std::uint64_t joined = 0, wrote = 0, num_files = 0, num_deleted = 0;
   std::string lack;
   std::map<std::uint32_t, std::vector<BlockDigest>> held;  // by file

@@ -67,6 +67,7 @@ class Sender {
   };
 
   void start();
+  std::string why_unusable(const Remote& remote);
   void form_group();
   void send_kept(Kept& kept);
   std::byte* take_buffer();
@@ -135,8 +136,9 @@ void Sender::start() {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
     // Bytes on their way to a listener may be read by others.
-    remotes_.send_line(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
-                                                           : fmt::format("secret {}", secret));
+    remotes_.send_line(remote, options_.targets[i].listens
+                                   ? fmt::format("salt {} {}", salt, kCopyVersion)
+                                   : fmt::format("secret {} {}", secret, kCopyVersion));
     for (const std::string& address : near)
       remotes_.send_line(remote, fmt::format("near {}", address));
     remotes_.send_line(remote, fmt::format("into {}", quote(options_.targets[i].folder)));
@@ -151,11 +153,23 @@ void Sender::start() {
     });
   });
   for (Remote& remote : remotes_.all())
-    if (remote.is_gone || remote.address.empty())
-      remotes_.give_up(remote, (remote.is_gone ? "its receiver could not be started"
-                                               : "its receiver does not answer") +
-                                   (remote.banner.empty() ? "" : "; it said: " + remote.banner));
+    if (const std::string why = why_unusable(remote); !why.empty()) remotes_.give_up(remote, why);
   form_group();
+}
+
+// Of a receiver that has answered, has ended, or has had its time. Empty: it is usable.
+std::string Sender::why_unusable(const Remote& remote) {
+  std::lock_guard guard(remotes_.lock());
+  if (!remote.address.empty() && remote.version != kCopyVersion)
+    return fmt::format(
+        "its receiver's weft-copy speaks version {}, and this sender's version {}: install one "
+        "release of Weft on both hosts",
+        remote.version, kCopyVersion);
+  if (!remote.is_gone && !remote.address.empty()) return "";
+  if (!remote.errors.empty()) return "its receiver has ended";
+  const char* why =
+      remote.is_gone ? "its receiver could not be started" : "its receiver does not answer";
+  return why + (remote.banner.empty() ? "" : "; it said: " + remote.banner);
 }
 
 // Of all receivers that live; what some of them have not written is sent again.

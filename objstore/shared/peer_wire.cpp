@@ -75,7 +75,8 @@ bool needs_id(PeerKind kind) {
 }  // namespace
 
 std::uint8_t version_of(std::span<const std::byte> bytes) {
-  return bytes.size() < 30 ? 0 : static_cast<std::uint8_t>(bytes.front());
+  // The shortest head: version, kind, an empty id, number.
+  return bytes.size() < 11 ? 0 : static_cast<std::uint8_t>(bytes.front());
 }
 
 std::string encode(const PeerMessage& message) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <cstring>
+#include <thread>
 
 #include "fixture.hpp"
 
@@ -337,6 +338,39 @@ TEST_CASE("a client of another version is refused by number") {
   CHECK(static_cast<Code>(welcome.code) == Code::unsupported);
   CHECK(welcome.layout_version == kLayoutVersion);
   CHECK(client.goes_within(20));
+}
+
+TEST_CASE("a store of another version is refused by its client, which names both") {
+  char folder[] = "/tmp/weft-test-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  std::thread store([&] {
+    const Descriptor client(::accept(listener.get(), nullptr, nullptr));
+    Hello hello{};
+    [[maybe_unused]] const auto got = ::recv(client.get(), &hello, sizeof hello, 0);
+    Welcome welcome{};
+    welcome.magic = kHelloMagic;
+    welcome.layout_version = hello.layout_version - 1;
+    welcome.code = static_cast<std::uint32_t>(Code::unsupported);
+    [[maybe_unused]] const auto sent = ::send(client.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
+  });
+  try {
+    ObjectStore connection({.socket = path});
+    FAIL("the client connects");
+  } catch (const Error& error) {
+    CHECK(error.status().code() == Code::unsupported);
+    for (const std::uint32_t version : {kLayoutVersion - 1, kLayoutVersion})
+      CHECK(error.status().text().find("version " + std::to_string(version)) != std::string::npos);
+  }
+  store.join();
+  ::unlink(path.c_str());
+  ::rmdir(folder);
 }
 
 TEST_CASE("tables of references that are garbage pin nothing of others") {

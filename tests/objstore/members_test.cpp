@@ -1,5 +1,8 @@
 // The protocol of two managers when one of them has lost the other: one is a store here, the other
 // a Node that says what a manager would.
+#include <cstdio>
+#include <string_view>
+
 #include "other_manager.hpp"
 
 using namespace weft;
@@ -55,6 +58,43 @@ TEST_CASE("a greeting is answered, though one was sent before") {
   // Not for ever.
   other.greet(link, 6);
   other.take_room(link, 1);
+}
+
+TEST_CASE("a store of another version is logged with both numbers, and its messages are dropped") {
+  Host host;
+  ObjectStore store({.socket = host.store.socket()});
+  OtherManager other;
+  const Peer link = other.connect(host);
+  other.expect_message(link, PeerKind::members);
+  PeerMessage members;
+  members.kind = PeerKind::members;
+  members.number = 5;
+  std::string bytes = encode(members);
+  REQUIRE(static_cast<std::uint8_t>(bytes[0]) == kPeerVersion);
+  bytes[0] = static_cast<char>(kPeerVersion - 1);
+
+  std::FILE* log = std::tmpfile();
+  REQUIRE(log != nullptr);
+  const int errors = ::dup(STDERR_FILENO);
+  ::dup2(::fileno(log), STDERR_FILENO);
+  const Code sent = other.send(link, bytes);
+  // In order behind it, so the other one has been handled once this has its effect.
+  other.greet(link, 6);
+  wait_for_peers(store, 1);
+  ::dup2(errors, STDERR_FILENO);
+  ::close(errors);
+  CHECK(sent == Code::ok);
+  std::rewind(log);
+  char text[4096] = "";
+  [[maybe_unused]] const std::size_t length = std::fread(text, 1, sizeof text - 1, log);
+  std::fclose(log);
+  INFO(text);
+  const auto names = [&](int version) {
+    return std::string_view(text).find("version " + std::to_string(version)) !=
+           std::string_view::npos;
+  };
+  CHECK(names(kPeerVersion - 1));
+  CHECK(names(kPeerVersion));
 }
 
 TEST_CASE("who answers for an id gives the object at once, if nobody else has it") {

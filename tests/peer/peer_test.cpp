@@ -277,6 +277,49 @@ TEST_CASE("a path left behind is taken over, one in use is not, and none stays")
   CHECK(::access(path.c_str(), F_OK) != 0);
 }
 
+TEST_CASE("a peer of another version is refused, and both sides name both versions") {
+  // The version is the first word of a frame's body.
+  const auto with_version = [](std::string frame, std::uint32_t version) {
+    std::memcpy(frame.data() + sizeof(FrameHead), &version, sizeof version);
+    return frame;
+  };
+  const auto feed = [](Handshake& to, const std::string& frame, std::string& out) {
+    FrameReader reader;
+    reader.feed(frame);
+    FrameHead head;
+    std::string_view body;
+    REQUIRE(reader.next(head, body) == FrameReader::Next::frame);
+    return to.on_frame(head.type, body, out);
+  };
+  const auto names_both = [](const Status& status, std::uint32_t other) {
+    const std::string number = std::to_string(kHandshakeVersion);
+    return status.text().find("version " + std::to_string(other)) != std::string::npos &&
+           status.text().find("version " + number) != std::string::npos;
+  };
+  for (const std::uint32_t other : {kHandshakeVersion - 1, kHandshakeVersion + 8}) {
+    // A connecting peer of another version, and what reaches it.
+    Handshake client(Handshake::Role::connects, Secret("secret"), encode(address_of("client")));
+    Handshake server(Handshake::Role::listens, Secret("secret"), encode(address_of("server")));
+    std::string out, none;
+    REQUIRE(feed(server, with_version(client.start(), other), out) == Handshake::State::failed);
+    CHECK(server.status().code() == Code::unsupported);
+    CHECK(names_both(server.status(), other));
+    REQUIRE(feed(client, out, none) == Handshake::State::failed);
+    CHECK(names_both(client.status(), other));
+    CHECK(none.empty());
+
+    // A listening one.
+    Handshake caller(Handshake::Role::connects, Secret("secret"), encode(address_of("caller")));
+    Handshake listener(Handshake::Role::listens, Secret("secret"), encode(address_of("listener")));
+    std::string challenge;
+    REQUIRE(feed(listener, caller.start(), challenge) == Handshake::State::going_on);
+    REQUIRE(feed(caller, with_version(challenge, other), none) == Handshake::State::failed);
+    CHECK(caller.status().code() == Code::unsupported);
+    CHECK(names_both(caller.status(), other));
+    CHECK(none.empty());
+  }
+}
+
 TEST_CASE("garbage, truncated and half-open handshakes end alone, and leave nothing") {
   const int before = count_descriptors();
   {

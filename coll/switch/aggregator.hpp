@@ -70,7 +70,9 @@ class Aggregator {
   std::string status_text() const;
 
   const Counters& counters() const noexcept { return counters_; }
+  const AggregatorOptions& options() const noexcept { return options_; }
   std::size_t num_groups() const noexcept { return groups_.size(); }
+  std::uint32_t num_used_slots() const noexcept { return used_slots_; }
   // The memory of one group, besides its entry in the table.
   static std::size_t group_bytes(const Branch& branch, int num_children) noexcept;
 

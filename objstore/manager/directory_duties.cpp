@@ -111,11 +111,13 @@ void DirectoryDuties::must_drop(const ObjectId& id, Dropped why) {
   if (now_ns < next_second_ns_) return;
   next_second_ns_ = now_ns + kSecondNs;
   const std::uint64_t others = std::exchange(num_second_, 0) - 1;
-  write_log(
-      "object " + id.text() +
-      " was put here and on another host, which was first: its bytes are the object's, and those "
-      "that were put here are dropped" +
-      (others != 0 ? "; as were " + std::to_string(others) + " others before" : ""));
+  write_log(LogSeverity::warning,
+            "object " + id.text() +
+                " was put here and on another host, which was first: its bytes are the object's, "
+                "and those "
+                "that were put here are dropped" +
+                (others != 0 ? "; as were " + std::to_string(others) + " others before" : ""),
+            {{"event", "second_object"}, {"object", id.text()}});
 }
 
 }  // namespace weft::objstore

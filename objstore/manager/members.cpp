@@ -92,15 +92,21 @@ void Members::log_connecting(const std::string& address, const Status& status) {
     return;
   }
   if (std::exchange(troubles_[address], status.text()) == status.text()) return;
-  write_log("--peers " + address + ": " + printable(status.text()) +
-            "; it is tried again each second");
+  write_log(
+      LogSeverity::warning,
+      "--peers " + address + ": " + printable(status.text()) + "; it is tried again each second",
+      {{"event", "peer_unreachable"}, {"address", address}, {"why", printable(status.text())}});
 }
 
 void Members::log_version(const Peer& peer, std::uint8_t version) {
   if (!other_versions_.insert(peer.generation()).second) return;
-  write_log("peer '" + printable(peer.name()) + "' speaks version " + std::to_string(version) +
-            " of the stores' protocol, and this store version " + std::to_string(kPeerVersion) +
-            ": they exchange nothing until both run one release");
+  write_log(LogSeverity::warning,
+            "peer '" + printable(peer.name()) + "' speaks version " + std::to_string(version) +
+                " of the stores' protocol, and this store version " + std::to_string(kPeerVersion) +
+                ": they exchange nothing until both run one release",
+            {{"event", "peer_version"},
+             {"peer", printable(peer.name())},
+             {"version", std::to_string(version)}});
 }
 
 // The peer's address as people write it.
@@ -162,8 +168,13 @@ void Members::lost(const Peer& peer, const Status& why) {
   const auto found = peers_.find(generation);
   if (core_.is_over || found == peers_.end() || !(found->second == peer)) return;
   if (stores_.contains(generation))
-    write_log("peer '" + printable(peer.name()) + "' at " + address_of(generation) +
-              " was lost: " + printable(why.text()));
+    write_log(LogSeverity::warning,
+              "peer '" + printable(peer.name()) + "' at " + address_of(generation) +
+                  " was lost: " + printable(why.text()),
+              {{"event", "peer_lost"},
+               {"peer", printable(peer.name())},
+               {"address", address_of(generation)},
+               {"why", printable(why.text())}});
   const auto spare = std::find_if(spares_.begin(), spares_.end(), [&](const Peer& other) {
     return other.generation() == generation && !other.is_lost();
   });
@@ -226,8 +237,13 @@ void Members::received_members(const Peer& peer, const PeerMessage& message) {
   }
   next_connect_ns_ = 0;
   if (!was_store && stores_.contains(from))
-    write_log("peer '" + printable(peer.name()) + "' at " + address_of(from) + " joined, over " +
-              std::string(peer.fabric()));
+    write_log(LogSeverity::info,
+              "peer '" + printable(peer.name()) + "' at " + address_of(from) + " joined, over " +
+                  std::string(peer.fabric()),
+              {{"event", "peer_joined"},
+               {"peer", printable(peer.name())},
+               {"address", address_of(from)},
+               {"fabric", std::string(peer.fabric())}});
 }
 
 void Members::received_greeting(const Peer& peer, std::uint64_t number) {

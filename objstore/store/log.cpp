@@ -1,20 +1,18 @@
 #include "log.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <ctime>
 
 namespace weft::objstore {
 
-void write_log(std::string_view text) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  const std::string line = fmt::format("{:%Y-%m-%dT%H:%M:%S%z} weft-store: {}\n", local, text);
-  // One call, so that lines of several processes do not mix.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+namespace {
+LogSink log_sink = nullptr;  // process-wide by nature: a store's log is
+}
+
+void set_log_sink(LogSink sink) { log_sink = sink; }
+
+void write_log(LogSeverity severity, std::string_view text,
+               std::initializer_list<LogField> fields) {
+  if (log_sink != nullptr) log_sink(severity, text, {fields.begin(), fields.size()});
 }
 
 std::string printable(std::string_view text) {

@@ -136,7 +136,9 @@ void Objects::read_back(const Spill::Done& done) {
     release(number);
     if (!was_here) return;
     ++counters_.unreadable;
-    write_log("object " + id.text() + ": " + done.status.text() + "; it is gone");
+    write_log(LogSeverity::error,
+              "object " + id.text() + ": " + done.status.text() + "; it is gone",
+              {{"event", "spill_unreadable"}, {"object", id.text()}, {"why", done.status.text()}});
     observer_.unreadable(id);
     return;
   }

@@ -108,7 +108,10 @@ class Server final : private References, private Observer {
   void stop();
 
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  // Under lock().
+  // Without waiting; the lock is not held if run() is at work.
+  std::unique_lock<std::mutex> try_lock() { return std::unique_lock(mutex_, std::try_to_lock); }
+  // Under lock(). The JSON of `weft-store status`.
+  std::string status_text();
   Objects& objects() { return objects_; }
   void set_remote(Remote* remote) { remote_ = remote; }
   // Without lock(). The one before is no longer in use afterwards.
@@ -283,9 +286,6 @@ class Server final : private References, private Observer {
   void end_late_wait(std::uint64_t number);
   void notify_subscribers(const ObjectId& id, std::uint32_t entry);
   static void ring(Client& client);
-
-  // server_status.cpp
-  std::string status_text();
 
   // References
   void read(std::vector<std::uint64_t>& held, std::vector<std::uint64_t>& used) override;

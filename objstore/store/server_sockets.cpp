@@ -125,9 +125,13 @@ void Server::accept_clients() {
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
         (peer.uid != ::geteuid() && peer.uid != 0)) {
       ++num_refused_;
-      write_log("refused process " + std::to_string(peer.pid) + ", which is user " +
-                std::to_string(peer.uid) + "'s: this store serves user " +
-                std::to_string(::geteuid()));
+      write_log(LogSeverity::warning,
+                "refused process " + std::to_string(peer.pid) + ", which is user " +
+                    std::to_string(peer.uid) + "'s: this store serves user " +
+                    std::to_string(::geteuid()),
+                {{"event", "client_refused"},
+                 {"pid", std::to_string(peer.pid)},
+                 {"user", std::to_string(peer.uid)}});
       continue;
     }
     auto client = std::make_unique<Client>();
@@ -178,9 +182,15 @@ void Server::meet(Client& client, const Hello& hello) {
   };
   client.name = printable({hello.name, ::strnlen(hello.name, sizeof hello.name)});
   if (hello.layout_version != kLayoutVersion) {
-    write_log("refused client '" + client.name + "' (process " + std::to_string(client.pid) +
-              "): it speaks version " + std::to_string(hello.layout_version) +
-              " of the store's protocol, and this store version " + std::to_string(kLayoutVersion));
+    write_log(LogSeverity::warning,
+              "refused client '" + client.name + "' (process " + std::to_string(client.pid) +
+                  "): it speaks version " + std::to_string(hello.layout_version) +
+                  " of the store's protocol, and this store version " +
+                  std::to_string(kLayoutVersion),
+              {{"event", "client_refused"},
+               {"client", client.name},
+               {"pid", std::to_string(client.pid)},
+               {"version", std::to_string(hello.layout_version)}});
     return refuse(Code::unsupported);
   }
   Descriptor control, extent;

@@ -39,6 +39,7 @@ std::string Server::status_text() {
       {"calls", num_calls_},
       {"refused", num_refused_},
       {"clients_so_far", num_clients_met_},
+      {"clients_connected", clients_.size()},
   };
   if (objects_.spill().is_open())
     json["spill"] = {{"folder", settings_.objects.spill.folder},

@@ -95,8 +95,9 @@ void Spill::free(const FileRange& range) {
 
 void Spill::note_full(const std::string& why, std::uint64_t now_ns) {
   if (trouble_.empty())
-    write_log(settings_.folder + ": " + why +
-              "; until there is room, objects are evicted for good");
+    write_log(LogSeverity::warning,
+              settings_.folder + ": " + why + "; until there is room, objects are evicted for good",
+              {{"event", "spill_full"}, {"folder", settings_.folder}, {"why", why}});
   trouble_ = why;
   full_until_ns_ = now_ns + kFullNs;
 }

@@ -12,6 +12,14 @@ def run(command, *words, **more):
                           stdin=subprocess.DEVNULL, **more)
 
 
+def check_rows(command, name):
+    done = run(command, '--print-options')
+    rows = [line.split('\t') for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and rows[0][:2] == ['command', name], (name, done)
+    assert all(len(row) == {'command': 4, 'option': 8, 'argument': 8}[row[0]] for row in rows), (name, rows)
+    assert '--print-options' not in run(command, '--help').stdout, name
+
+
 def check(command):
     name = os.path.basename(command)
     for flag in ('--help', '-h'):
@@ -29,6 +37,9 @@ def check(command):
         first = done.stderr.splitlines()[0]
         assert first.startswith(f'{name}: ') and f'did you mean {meant}?' in first, (name, first)
         assert len(done.stderr.splitlines()) == 1, (name, done.stderr)
+    # For programs alone: every option in a row, and none of it in --help. weftrun has rows in --help.
+    if name != 'weftrun':
+        check_rows(command, name)
     # A message that nobody can read is no success.
     with open('/dev/full', 'w', encoding='utf-8') as full:
         done = subprocess.run([command, '--help'], stdout=full, stderr=subprocess.DEVNULL, timeout=60, check=False)

@@ -30,12 +30,16 @@ std::string check_natural(const std::string& text) {
              : expected("a number from 0", text);
 }
 
+// An option that --help does not show.
+bool is_hidden(const CLI::Option* option) { return option->get_group().empty(); }
+
 // The names of all options that `app` and those above it have, without dashes.
 std::vector<std::string> option_names(const CLI::App* app) {
   std::vector<std::string> names;
   for (; app != nullptr; app = app->get_parent())
     for (const CLI::Option* option : app->get_options())
-      for (const std::string& name : option->get_lnames()) names.push_back(name);
+      for (const std::string& name : option->get_lnames())
+        if (!is_hidden(option)) names.push_back(name);
   return names;
 }
 
@@ -74,6 +78,37 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   if (is_missing && command->get_require_subcommand_min() > 0)
     return "a command is missing: " + joined(command_names(command));
   return error.what();
+}
+
+// A field of a row of --print-options: one line without tabs.
+std::string field(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char letter) { return letter == '\t' || letter == '\n'; }, ' ');
+  return text;
+}
+
+// The rows of --print-options for `app`, whose name is `path`, and for the commands below it.
+void add_rows(const CLI::App* app, const std::string& path, std::string& rows) {
+  const bool anywhere = app->get_fallthrough();
+  rows += fmt::format("command\t{}\t{}\t{}\n", path,
+                      app->get_prefix_command() ? "passes"
+                      : anywhere                ? "anywhere"
+                                                : "",
+                      field(app->get_description()));
+  for (const CLI::Option* option : app->get_options()) {
+    if (is_hidden(option)) continue;
+    const bool takes_value = option->get_items_expected_max() > 0;
+    const std::string type = option->get_type_name();
+    rows += fmt::format(
+        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", option->get_positional() ? "argument" : "option", path,
+        option->get_name(option->get_positional(), true),
+        takes_value ? field(type.substr(0, type.find(':'))) : "",
+        type.find('|') == std::string::npos ? "" : type.substr(type.find(':') + 1),
+        takes_value ? field(option->get_default_str()) : "",
+        option->get_items_expected_max() > 1 ? "several" : "", field(option->get_description()));
+  }
+  for (const CLI::App* command : app->get_subcommands({}))
+    add_rows(command, path + " " + command->get_name(), rows);
 }
 
 }  // namespace
@@ -209,6 +244,14 @@ Command::Command(const std::string& name, const std::string& about)
       word_(name) {
   app_->set_version_flag("--version", name + " (Weft) " WEFT_VERSION, "print the version, and end");
   app_->get_help_ptr()->description("print this, and end");
+  app_->add_flag_callback("--print-options",
+                          [app = app_, name] {
+                            std::string rows;
+                            add_rows(app, name, rows);
+                            rows.pop_back();
+                            throw CLI::CallForVersion(rows, 0);
+                          })
+      ->group("");
 }
 
 Command::Command(CLI::App* app, std::string name, std::string word)

@@ -1,7 +1,14 @@
 #pragma once
 // The options of Weft's commands: CLI11, compiled once. Every command has --help, --version, exit
-// status 2 for wrong use, and its name before each message.
-// Tests: tests/tools/cli_test.cpp, tests/tools/commands_test.py.
+// status 2 for wrong use, and its name before each message. --print-options, which --help does not
+// show, prints all options and commands for scripts/man-pages and scripts/completions. Its rows
+// have tabs between their fields:
+//   command   PATH  passes|anywhere|(empty)  ABOUT
+//   option    PATH  NAMES  VALUE  WORDS  DEFAULT  several|(empty)  ABOUT
+//   argument  PATH  NAME   VALUE  WORDS  DEFAULT  several|(empty)  ABOUT
+// PATH is the command's name with those above it; NAMES have commas between them; VALUE is empty
+// for a flag; WORDS are the values with | between them, where only certain words are. Tests:
+// tests/tools/cli_test.cpp, tests/tools/commands_test.py.
 #include <cstdint>
 #include <functional>
 #include <initializer_list>

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "objstore/shared/memory.hpp"
+#include "tools/weft-store/metrics.hpp"
 #include "weft/job.hpp"
 #include "weft/object_store.hpp"
 
@@ -106,17 +107,16 @@ void print_status(const std::string& text, const Arguments& arguments) {
     std::printf("%s\n", text.c_str());
     return;
   }
+  if (arguments.is_prometheus) {
+    std::printf("%s", metrics_of(text).c_str());
+    return;
+  }
   const auto json = nlohmann::json::parse(text);
-  flatten(json, arguments.is_prometheus ? "weft_store" : "",
-          [&](const std::string& name, const nlohmann::json& value) {
-            const std::string number = value.dump();
-            if (arguments.is_prometheus)
-              std::printf("%s %s\n", name.c_str(), number.c_str());
-            else
-              std::printf("%-28s %s\n", name.c_str(), number.c_str());
-          });
+  flatten(json, "", [](const std::string& name, const nlohmann::json& value) {
+    std::printf("%-28s %s\n", name.c_str(), value.dump().c_str());
+  });
   for (const char* list : {"clients", "peers"}) {
-    if (arguments.is_prometheus || !json.contains(list)) continue;
+    if (!json.contains(list)) continue;
     for (const auto& row : json[list]) std::printf("%s %s\n", list, row.dump().c_str());
   }
 }
@@ -245,7 +245,10 @@ void add_commands(cli::Command& app, const std::string& socket, std::function<in
   };
   cli::Command& status_command = add("status", "objects, memory, evictions, clients", show_status);
   const cli::Option json = status_command.flag("--json", arguments->is_json, "as one line of JSON");
-  status_command.flag("--prometheus", arguments->is_prometheus, "for a scraper").excludes(json);
+  status_command
+      .flag("--prometheus", arguments->is_prometheus,
+            "the numbers as --metrics gives them to Prometheus")
+      .excludes(json);
   status_command.option("--watch", arguments->watch_seconds, "again every so many seconds")
       .value_or("1")
       .range_real(0.01, 3600.0);

@@ -19,6 +19,9 @@
 #include "objstore/store/log.hpp"
 #include "objstore/store/server.hpp"
 #include "tools/cli/cli.hpp"
+#include "tools/server/endpoint.hpp"
+#include "tools/server/log_lines.hpp"
+#include "tools/weft-store/metrics.hpp"
 #include "weft/object_store.hpp"
 
 namespace {
@@ -37,8 +40,54 @@ struct Options {
   ManagerSettings manager;
   std::string thresholds_file = default_thresholds_file(), bind = "none";
   bool has_threshold = false;
-  std::string secret_file, registers = "segment";
+  std::string secret_file, registers = "segment", metrics;
+  server::LogFormat log_format = server::LogFormat::text;
 };
+
+void write_server_line(LogSeverity severity, std::string_view text,
+                       std::span<const LogField> fields) {
+  std::vector<server::LogField> copies;
+  for (const LogField& field : fields) copies.push_back({field.name, field.value});
+  server::write_line(severity == LogSeverity::error     ? "error"
+                     : severity == LogSeverity::warning ? "warning"
+                                                        : "info",
+                     text, copies);
+}
+
+// Log lines of Nodes.
+void write_node_line(LogLevel level, std::string_view text) {
+  write_server_line(level == LogLevel::error  ? LogSeverity::error
+                    : level == LogLevel::warn ? LogSeverity::warning
+                                              : LogSeverity::info,
+                    text, {});
+}
+
+// The lock of a server that is at work for so long is not waited for.
+constexpr int kMostAttempts = 2000;
+
+// For the endpoint's thread: run() holds the lock while it works, so a loop that is stuck never
+// gives it.
+std::unique_lock<std::mutex> lock_within_seconds(Server& store) {
+  auto lock = store.try_lock();
+  for (int i = 0; i < kMostAttempts && !lock; ++i) {
+    ::usleep(1000);
+    lock = store.try_lock();
+  }
+  return lock;
+}
+
+server::EndpointSources sources_of(Server& store) {
+  return {[&store]() -> std::optional<std::string> {
+            std::string status;
+            {
+              const auto lock = lock_within_seconds(store);
+              if (!lock) return std::nullopt;
+              status = store.status_text();
+            }
+            return metrics_of(status);
+          },
+          [&store] { return lock_within_seconds(store).owns_lock(); }};
+}
 
 // Without the line's end that editors add, of one byte or two.
 Status read_secret(const std::string& file, std::string& secret) {
@@ -48,8 +97,10 @@ Status read_secret(const std::string& file, std::string& secret) {
   if (secret.back() == '\r') secret.pop_back();
   struct stat info {};
   if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) != 0)
-    write_log("warning: other users may read or change the secret in " + file + " (mode " +
-              fmt::format("{:04o}", info.st_mode & 07777) + "); chmod 600 keeps it this user's");
+    write_log(LogSeverity::warning,
+              "other users may read or change the secret in " + file + " (mode " +
+                  fmt::format("{:04o}", info.st_mode & 07777) + "); chmod 600 keeps it this user's",
+              {{"event", "secret_mode"}, {"file", file}});
   return Code::ok;
 }
 
@@ -83,10 +134,11 @@ Status check_memory(std::uint64_t bytes, bool huge_pages) {
                   " pages of 2 MiB, and the system has set aside " + size_text(all) +
                   "; sysctl vm.nr_hugepages=" + std::to_string(pages) +
                   " sets them aside, less --memory wants fewer"};
-    write_log(
-        "memory for objects: up to " + size_text(bytes) + " in pages of 2 MiB, of which " +
-        size_text(free) + " are free" +
-        (free < bytes ? "; warning: others use the rest, and objects have what is free" : ""));
+    write_log(free < bytes ? LogSeverity::warning : LogSeverity::info,
+              "memory for objects: up to " + size_text(bytes) + " in pages of 2 MiB, of which " +
+                  size_text(free) + " are free" +
+                  (free < bytes ? "; others use the rest, and objects have what is free" : ""),
+              {{"event", "memory"}, {"bytes", std::to_string(bytes)}});
     return Code::ok;
   }
   struct sysinfo info {};
@@ -96,21 +148,21 @@ Status check_memory(std::uint64_t bytes, bool huge_pages) {
   if (bytes > all)
     return {Code::bad_argument, "--memory " + size_text(bytes) + ": this machine has " +
                                     size_text(all) + " of memory and swap"};
-  write_log("memory for objects: up to " + size_text(bytes) + " in pages of 4 KiB, of " +
-            size_text(ram) + " that the machine has" +
-            (bytes > ram / 10 * 9 ? "; warning: that leaves next to nothing for programs" : ""));
+  const bool is_most = bytes > ram / 10 * 9;
+  write_log(is_most ? LogSeverity::warning : LogSeverity::info,
+            "memory for objects: up to " + size_text(bytes) + " in pages of 4 KiB, of " +
+                size_text(ram) + " that the machine has" +
+                (is_most ? "; that leaves next to nothing for programs" : ""),
+            {{"event", "memory"}, {"bytes", std::to_string(bytes)}});
   return Code::ok;
 }
 
 int serve(const Options& options) {
+  server::set_log("weft-store", options.log_format);
+  set_log_sink(write_server_line);
   if (const Status status = check_memory(options.memory_bytes, options.huge_pages); !status)
     return refuse(status);
-  // Log lines of Nodes have the time, too.
-  weft::log::set_sink([](LogLevel level, std::string_view text) {
-    write_log(level == LogLevel::error  ? "error: " + std::string(text)
-              : level == LogLevel::warn ? "warning: " + std::string(text)
-                                        : std::string(text));
-  });
+  weft::log::set_sink(write_node_line);
   if (options.manager.protocol == "socket" && !options.spill.folder.empty())
     return refuse(
         {Code::bad_argument, "--protocol socket gives nothing that is spilled: leave --spill out"});
@@ -118,7 +170,7 @@ int serve(const Options& options) {
   if (options.bind == "numa") {
     std::string report;
     if (const Status status = bind_to_numa(report); !status) return fail(status);
-    write_log("--bind numa: " + report);
+    write_log(LogSeverity::info, "--bind numa: " + report, {{"event", "bound"}});
   }
   ServerSettings settings;
   settings.socket_path = options.socket;
@@ -128,8 +180,8 @@ int serve(const Options& options) {
   settings.objects.spill = options.spill;
   settings.quota_bytes = options.quota_bytes;
   settings.spin_us = options.spin_us;
-  Server server;
-  if (const Status status = server.open(settings); !status) return fail(status);
+  Server store;
+  if (const Status status = store.open(settings); !status) return fail(status);
   ManagerSettings manager_settings = options.manager;
   manager_settings.spin_us = options.spin_us;
   if (!options.secret_file.empty())
@@ -144,11 +196,18 @@ int serve(const Options& options) {
   std::optional<Manager> manager;
   if (!manager_settings.listen.empty() || !manager_settings.peers.empty() ||
       manager_settings.directory != "embedded") {
-    manager.emplace(server, manager_settings);
+    manager.emplace(store, manager_settings);
     if (const Status status = manager->open(); !status)
       return status.code() == Code::bad_argument ? refuse(status) : fail(status);
   }
-  running = &server;
+  server::Endpoint endpoint;
+  if (!options.metrics.empty()) {
+    if (const Status status = endpoint.open(options.metrics, sources_of(store)); !status)
+      return status.code() == Code::bad_argument ? refuse(status) : fail(status);
+    write_log(LogSeverity::info, "metrics at " + endpoint.address(),
+              {{"event", "metrics"}, {"address", endpoint.address()}});
+  }
+  running = &store;
   struct sigaction end {};
   end.sa_handler = [](int) { running->stop(); };
   ::sigaction(SIGTERM, &end, nullptr);
@@ -158,7 +217,7 @@ int serve(const Options& options) {
   std::fflush(stdout);
   std::thread manager_thread;
   if (manager) manager_thread = std::thread([&manager] { manager->run(); });
-  server.run();
+  store.run();
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
   if (manager) {
@@ -232,6 +291,12 @@ int main(int argc, char** argv) {
              "object while they fetch it (object), which costs a registration for each")
       .one_of({"segment", "object"})
       .shows_default();
+  app.option("--metrics", options.metrics,
+             "HOST:PORT or unix:PATH where GET /metrics has the numbers for Prometheus, and "
+             "GET /healthz the store's health; port 0: any, logged");
+  app.choice("--log-format", options.log_format,
+             {{"text", server::LogFormat::text}, {"json", server::LogFormat::json}},
+             "of the lines on standard error");
   app.flag("--verify", options.manager.verifies,
            "compare the checksums of what comes from other hosts before it is seen");
   app.takes_options_anywhere();

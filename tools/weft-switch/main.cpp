@@ -3,13 +3,17 @@
 #include <poll.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "base/wait.hpp"
 #include "coll/offload/port.hpp"
 #include "tools/cli/cli.hpp"
+#include "tools/server/endpoint.hpp"
+#include "tools/server/log_lines.hpp"
 #include "tools/weft-switch/bad_luck.hpp"
 #include "tools/weft-switch/bridge.hpp"
 #include "tools/weft-switch/conform.hpp"
+#include "tools/weft-switch/metrics.hpp"
 #include "tools/weft-switch/speed.hpp"
 #include "tools/weft-switch/udp_port.hpp"
 
@@ -29,28 +33,65 @@ struct ServeOptions {
   std::string role = "tor";
   AggregatorOptions core;
   double bad_luck = 0;
+  std::string metrics;
+  server::LogFormat log_format = server::LogFormat::text;
 };
 
+// The line that scripts wait for.
+void announce(const std::string& address) {
+  std::printf("listening %s\n", address.c_str());
+  std::fflush(stdout);
+}
+
+// Returns the exit status if it cannot begin, else never.
 template <class Port>
-[[noreturn]] void run(const AggregatorOptions& options, Port& port, double bad_luck) {
-  BadLuck luck(port, bad_luck);
-  Aggregator aggregator(options, luck);
+int run(const ServeOptions& options, const AggregatorOptions& core, Port& port,
+        const std::string& address) {
+  BadLuck luck(port, options.bad_luck);
+  Aggregator aggregator(core, luck);
+  PublishedNumbers numbers;
+  numbers.publish(aggregator, now_ns());
+  const bool publishes = !options.metrics.empty();
+  server::Endpoint endpoint;
+  if (publishes) {
+    const Status status = endpoint.open(
+        options.metrics, {[&]() -> std::optional<std::string> { return numbers.metrics(); },
+                          [&] { return numbers.is_alive(now_ns()); }});
+    if (!status) return fail(status.text());
+    server::write_line(
+        "info", "metrics at " + endpoint.address(),
+        std::vector<server::LogField>{{"event", "metrics"}, {"address", endpoint.address()}});
+  }
+  server::write_line("info", "listening at " + address,
+                     std::vector<server::LogField>{
+                         {"event", "listening"}, {"address", address}, {"role", options.role}});
+  announce(address);
   std::uint64_t expire_ns = now_ns();
   for (;;) {
     // Sleep until a packet comes; without groups none can expire.
-    port.receive(aggregator.num_groups() == 0 ? -1 : 1000, [&](const Address& from, auto bytes) {
-      if (luck.strikes()) return;
-      aggregator.on_packet(from, bytes, now_ns());
-      if (luck.strikes()) aggregator.on_packet(from, bytes, now_ns());
-    });
-    if (const std::uint64_t now = now_ns(); now - expire_ns > 1'000'000'000) {
+    port.receive(aggregator.num_groups() == 0 && !publishes ? -1 : 1000,
+                 [&](const Address& from, auto bytes) {
+                   if (luck.strikes()) return;
+                   aggregator.on_packet(from, bytes, now_ns());
+                   if (luck.strikes()) aggregator.on_packet(from, bytes, now_ns());
+                 });
+    const std::uint64_t now = now_ns();
+    if (now - expire_ns > 1'000'000'000) {
+      const std::uint64_t before = aggregator.counters().expired_groups;
       aggregator.expire(now);
       expire_ns = now;
+      if (const std::uint64_t ended = aggregator.counters().expired_groups - before; ended != 0)
+        server::write_line("warning",
+                           std::to_string(ended) + " groups ended, as their hosts were silent",
+                           std::vector<server::LogField>{{"event", "groups_expired"},
+                                                         {"groups", std::to_string(ended)}});
     }
+    if (publishes) numbers.publish(aggregator, now);
   }
 }
 
 int serve(const ServeOptions& options) {
+  server::set_log("weft-switch", options.log_format);
   // parse_address has no port 0, which here means any.
   const bool any = options.listen.ends_with(":0");
   auto own = parse_address(any ? options.listen + "1" : options.listen);
@@ -82,15 +123,11 @@ int serve(const ServeOptions& options) {
         return fail(status.text());
     }
     bridge.set_address(own->ipv4);
-    std::printf("listening %s\n", text(*own).c_str());
-    std::fflush(stdout);
-    run(core, bridge, options.bad_luck);
+    return run(options, core, bridge, text(*own));
   }
   UdpPort port;
   if (const Status status = port.open(*own); !status) return fail(status.text());
-  std::printf("listening %s\n", text(port.address()).c_str());
-  std::fflush(stdout);
-  run(core, port, options.bad_luck);
+  return run(options, core, port, text(port.address()));
 }
 
 int status(const std::string& address) {
@@ -154,6 +191,12 @@ int main(int argc, char** argv) {
       .shows_default();
   serve_command.option("--slots", options.core.max_slots, "packets under way, of all groups")
       .shows_default();
+  serve_command.option("--metrics", options.metrics,
+                       "HOST:PORT or unix:PATH where GET /metrics has the numbers for Prometheus, "
+                       "and GET /healthz the switch's health; port 0: any, logged");
+  serve_command.choice("--log-format", options.log_format,
+                       {{"text", server::LogFormat::text}, {"json", server::LogFormat::json}},
+                       "of the lines on standard error");
   serve_command
       .option("--bad-luck", options.bad_luck,
               "lose, double and reorder so many of 100 packets each, to try out hosts")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python_test.py LIBRARY FOLDER: weft.py of that folder over that library. Each case makes Nodes of
+"""python_test.py LIBRARY FOLDER: weft.node of the package in that folder over that library. Each case makes Nodes of
 its own; whatever a program does wrong is an exception."""
 import array
 import gc

@@ -15,8 +15,8 @@ import sys
 
 import numpy
 
-sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../objstore/python"))
-import weft_object_store  # noqa: E402
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../python"))
+from weft.store import ObjectStore  # noqa: E402
 
 
 def put_array(store, name, array):
@@ -35,7 +35,7 @@ def get_array(store, name, timeout=None):
 
 
 def work(socket, run, number, num_workers):
-    store = weft_object_store.ObjectStore(socket)
+    store = ObjectStore(socket)
     matrix = get_array(store, f"{run}-matrix", timeout=60)  # waits until somebody puts it
     band = numpy.array_split(numpy.arange(len(matrix)), num_workers)[number]
     put_array(store, f"{run}-sums{number}", matrix[band[0]:band[-1] + 1].sum(axis=0))
@@ -54,7 +54,7 @@ def main():
         for i in range(options.workers)]
     for process in processes:
         process.start()
-    store = weft_object_store.ObjectStore(sockets[0])
+    store = ObjectStore(sockets[0])
     matrix = numpy.random.default_rng(1).random((options.rows, 1000))
     put_array(store, f"{run}-matrix", matrix)
     names = [f"{run}-sums{i}" for i in range(options.workers)]

@@ -14,12 +14,12 @@ import sys
 
 import numpy
 
-sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../objstore/python"))
-import weft_object_store  # noqa: E402
+sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../python"))
+from weft.store import ObjectStore  # noqa: E402
 
 
 def map_task(socket, run, task, options):
-    store = weft_object_store.ObjectStore(socket)
+    store = ObjectStore(socket)
     numbers = numpy.random.default_rng(task).random(options.numbers)
     ranges = (numbers * options.reduces).astype(int)
     for part in range(options.reduces):
@@ -27,7 +27,7 @@ def map_task(socket, run, task, options):
 
 
 def reduce_task(socket, run, part, options):
-    store = weft_object_store.ObjectStore(socket)
+    store = ObjectStore(socket)
     missing = [f"{run}-m{task}-{part}" for task in range(options.maps)]
     parts = [numpy.frombuffer(view) for view in store.get_all(missing, timeout=60)]
     store.put(f"{run}-r{part}", numpy.sort(numpy.concatenate(parts)))
@@ -48,7 +48,7 @@ def main():
         for i, (task, number) in enumerate(tasks)]
     for process in processes:
         process.start()
-    store = weft_object_store.ObjectStore(sockets[0])
+    store = ObjectStore(sockets[0])
     results = [numpy.frombuffer(store.get(f"{run}-r{i}", timeout=60)) for i in range(options.reduces)]
     made = [numpy.random.default_rng(i).random(options.numbers) for i in range(options.maps)]
     assert numpy.array_equal(numpy.concatenate(results), numpy.sort(numpy.concatenate(made)))

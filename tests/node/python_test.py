@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""python_test.py LIBRARY FOLDER: weft.py of that folder over that library. Each case makes Nodes of
+"""python_test.py LIBRARY FOLDER: weft.node of the package in that folder over that library. Each case makes Nodes of
 its own; whatever a program does wrong is an exception."""
 import array
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -440,7 +441,7 @@ class Calls(unittest.TestCase):
                     signal.alarm(30)
                     try:
                         sys.stdout = sys.stderr = open(os.devnull, "w")
-                        libc_exit = weft.ctypes.CDLL(None).exit
+                        libc_exit = ctypes.CDLL(None).exit
                         leave()
                         libc_exit(0)  # with what libraries do at the end of a process
                     finally:

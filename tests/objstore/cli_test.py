@@ -86,8 +86,8 @@ for wrong in (["--memory", "many"], ["--socket", "x" * 200], ["nonsense"]):
 # Python, in this process.
 code = f"""
 import sys, gc
-sys.path.insert(0, {os.path.dirname(client)!r})
-import weft_object_store as w
+sys.path.insert(0, {client!r})
+from weft import store as w
 a, b = w.ObjectStore({path!r}), w.ObjectStore({path!r})
 a.put("one", bytearray(b"hello"), b"meta")
 a.put("two", b"read-only")

@@ -182,8 +182,8 @@ def check_python(hosts):
     folder_of_library, client = options.library
     code = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(client)!r})
-import weft_object_store as w
+sys.path.insert(0, {client!r})
+from weft import store as w
 store = w.ObjectStore({hosts[0].socket!r})
 store.put("python", bytes(range(256)) * 1000)
 hosts = {[host.address for host in hosts[1:]]!r}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Python client: what it refuses, memory that outlives its store, fork, spawn and Ctrl-C:
-python_test.py WEFT_STORE PYTHON_CLIENT."""
+python_test.py WEFT_STORE FOLDER_OF_PACKAGE."""
 import gc
 import math
 import multiprocessing
@@ -14,8 +14,8 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(sys.argv[2])))
-import weft_object_store as w  # noqa: E402
+sys.path.insert(0, sys.argv[2])
+from weft import store as w  # noqa: E402
 
 
 def refused(kind, call, *words):
@@ -88,8 +88,8 @@ def check_constructor():
     """One that failed is one exception, and nothing on standard error when it is collected."""
     code = f"""
 import sys, gc
-sys.path.insert(0, {os.path.dirname(os.path.realpath(sys.argv[2]))!r})
-import weft_object_store as w
+sys.path.insert(0, {sys.argv[2]!r})
+from weft import store as w
 for wrong in ("/nowhere/socket", "x" * 200, 17):
     try: w.ObjectStore(wrong)
     except (w.Error, TypeError): pass

@@ -1,16 +1,16 @@
-"""Weft's Node for Python, over weft/node.h. Nothing to build: it loads libweft.so.
+"""Nodes: peers that come and go, without a job or a launcher, over weft/node.h.
 
     import weft
-    node = weft.Node("client", secret="...")   # or secret=b"..."
-    peer = node.connect("host:7000")
-    peer.send(b"hello")
-    for event in node.events(1.0): ...
-    memory = peer.memory(key)            # 32 bytes that the owner gave
-    data = memory.get(0, 4096)
-    memory.get_into(0, array)            # a bytearray, a numpy array, ...: nothing is copied twice
+    with weft.Node("client", secret="...") as node:      # or secret=b"..."
+        peer = node.connect("host:7000")
+        peer.send(b"hello")
+        for event in node.events(1.0): ...
+        memory = peer.memory(key)            # 32 bytes that the owner gave
+        data = memory.get(0, 4096)
+        memory.get_into(0, array)            # a bytearray, a numpy array, ...: nothing is copied twice
 
-Errors. Calls raise weft.Error, which has `code` ("peer lost", "not permitted", ...), and where they
-are known `peer` (its name), `offset` and `length`. A call on a Node that is closed raises it, too
+Errors. Calls raise weft.NodeError, a weft.Error, which has `code` ("peer lost", "not permitted", ...),
+and where they are known `peer` (its name), `offset` and `length`. A call on a Node that is closed raises it, too
 ("bad argument"), and so does one on a Node of the parent process: connect anew after fork. What can
 never be right raises ValueError or TypeError. release() and close() raise BufferError while
 something still views the memory, such as a numpy array.
@@ -20,7 +20,13 @@ under way goes on.
 
 Threads. Any number of threads may use a Node, its peers and its memories. close() waits until the
 calls of other threads have ended, which raises in them.
+
+asyncio. Calls that wait have a form for it, with _async behind the name: a thread of its own makes
+the call. A cancelled one goes on in its thread to its end, and its buffer has to stay until then;
+events_async loses no event.
 """
+from __future__ import annotations
+
 import collections
 import ctypes
 import math
@@ -31,6 +37,18 @@ import time
 import weakref
 from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_ssize_t, c_ubyte, c_uint32,
                     c_uint64, c_void_p)
+from types import TracebackType
+from typing import Any, AsyncIterator, Callable, Iterator, NoReturn
+
+from ._library import load
+from ._threads import in_thread
+from .errors import Error, NodeError
+
+__all__ = ["Node", "Peer", "Memory", "Event", "Error", "NodeError", "READ", "WRITE", "ATOMIC", "PEER",
+           "LOST", "MESSAGE", "NOTIFY"]
+
+# What has the buffer protocol: bytes, bytearray, memoryview, array.array, a numpy array.
+Buffer = Any
 
 READ, WRITE, ATOMIC = 1, 2, 4
 PEER, LOST, MESSAGE, NOTIFY = 1, 2, 3, 4
@@ -40,17 +58,6 @@ _STEP_MS = 50  # how long a call into the library waits before Python looks for 
 _LONGEST_MS = 2**31 - 2
 _KEY_BYTES = 32
 _TAG_BYTES = 16
-
-
-class Error(Exception):
-    """code: what went wrong; peer, offset, length: with whom and where, or None."""
-
-    def __init__(self, code, text="", peer=None, offset=None, length=None):
-        super().__init__(text or code)
-        self.code, self.peer, self.offset, self.length = code, peer, offset, length
-
-    def __reduce__(self):  # so that it passes between processes
-        return Error, (self.code, str(self), self.peer, self.offset, self.length)
 
 
 class _Settings(ctypes.Structure):
@@ -63,20 +70,11 @@ class _Event(ctypes.Structure):
                 ("bytes", c_size_t), ("hidden", c_void_p)]
 
 
-def _load():
-    here = os.path.dirname(os.path.abspath(__file__))
-    for path in (os.path.join(here, "..", "..", "libweft.so.0"), "libweft.so.0"):
-        try:
-            return ctypes.CDLL(path)
-        except OSError as error:
-            failure = error
-    raise failure
-
-
 # c_char_p only where C reads up to a NUL, which _text() refuses inside, or where a length goes with
 # it.
-_lib = _load()
-for _name, _result, *_arguments in (
+_lib: Any = load("libweft.so.0")
+_function_name: str
+for _function_name, _result, *_arguments in (  # type: ignore[assignment]
         ("weft_error_text", c_char_p),
         ("weft_code_name", c_char_p, c_int),
         ("weft_node_open_with", c_int, POINTER(_Settings), POINTER(c_void_p)),
@@ -114,26 +112,26 @@ for _name, _result, *_arguments in (
         ("weft_next_event", c_int, c_void_p, POINTER(_Event)),
         ("weft_event_clear", None, POINTER(_Event)),
         ("weft_wait_some", None, c_void_p, c_int)):
-    _function = getattr(_lib, _name)
+    _function: Any = getattr(_lib, _function_name)
     _function.restype = _result
     _function.argtypes = _arguments
 
 # A bytes object whose bytes are not yet set, so that they need not be copied into it.
-_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes: Any = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype = ctypes.py_object
 _new_bytes.argtypes = [c_void_p, c_ssize_t]
 
 
-def _code_name(code):
-    return _lib.weft_code_name(code).decode()
+def _code_name(code: int) -> str:
+    return str(_lib.weft_code_name(code).decode())
 
 
-def _check(code, **where):
+def _check(code: int, **where: Any) -> None:
     if code != _OK:
-        raise Error(_code_name(code), _lib.weft_error_text().decode(errors="replace"), **where)
+        raise NodeError(_code_name(code), _lib.weft_error_text().decode(errors="replace"), **where)
 
 
-def _text(text, what):
+def _text(text: str, what: str) -> bytes:
     """For C, which reads up to a NUL: none may lie inside."""
     encoded = text.encode()
     if b"\0" in encoded:
@@ -141,43 +139,43 @@ def _text(text, what):
     return encoded
 
 
-def _number(value, what, least, end):
-    value = operator.index(value)
+def _number(number: Any, what: str, least: int, end: int) -> int:
+    value = operator.index(number)
     if not least <= value < end:
         raise ValueError(f"{what} is {value}: {least} to {end - 1} can be")
     return value
 
 
-def _offset(value):
+def _offset(value: int) -> int:
     return _number(value, "the offset", 0, 2**64)
 
 
-def _length(value):
+def _length(value: int) -> int:
     return _number(value, "the length", 0, 2**62)
 
 
-def _word(value, what):
+def _word(value: int, what: str) -> int:
     """Of 64 bits, signed or not."""
     return _number(value, what, -2**63, 2**64) % 2**64
 
 
-def _seconds(value, what="the time"):
+def _seconds(value: float, what: str = "the time") -> float:
     value = float(value)
     if not value >= 0:  # not a number, too
         raise ValueError(f"{what} is {value}: 0 or more seconds can be")
     return value
 
 
-def _milliseconds(seconds):
+def _milliseconds(seconds: float) -> int:
     """Rounded up: 0 means something else to the library than a short time."""
     return _LONGEST_MS if seconds * 1000 > _LONGEST_MS else math.ceil(seconds * 1000)
 
 
-def _place(data, writable=False):
+def _place(data: Buffer, writable: bool = False) -> tuple[Any, Any, int]:
     """What keeps `data` where it is, its address and its length. Only read-only data that are no
     bytes object are copied."""
     if not writable and isinstance(data, bytes):
-        return data, ctypes.cast(data, c_void_p), len(data)
+        return data, ctypes.cast(c_char_p(data), c_void_p), len(data)
     view = memoryview(data)
     if not view.c_contiguous:
         raise BufferError("the data do not lie in one block")
@@ -187,12 +185,12 @@ def _place(data, writable=False):
         if writable:
             raise BufferError("the buffer is read-only")
         copy = view.tobytes()
-        return copy, ctypes.cast(copy, c_void_p), len(copy)
+        return copy, ctypes.cast(c_char_p(copy), c_void_p), len(copy)
     at = (c_char * view.nbytes).from_buffer(view)
     return at, ctypes.addressof(at), view.nbytes
 
 
-def _refuse_pickling(self):
+def _refuse_pickling(self: object) -> NoReturn:
     raise TypeError(f"a {type(self).__name__} belongs to its process: send addresses and keys to the "
                     "other one, and connect there")
 
@@ -201,19 +199,19 @@ class Event:
     """kind: PEER, LOST, MESSAGE or NOTIFY; data: the message, the tag, or why the peer is lost, of
     which code is the name."""
 
-    def __init__(self, kind, peer, data, code=None):
+    def __init__(self, kind: int, peer: Peer, data: bytes, code: str | None = None) -> None:
         self.kind, self.peer, self.data, self.code = kind, peer, data, code
 
 
 class _Operation:
     """One at a time; freed once it has ended."""
 
-    def __init__(self):
-        self.op = _lib.weft_op_new()
+    def __init__(self) -> None:
+        self.op: Any = _lib.weft_op_new()
         if not self.op:
             raise MemoryError
 
-    def __del__(self):
+    def __del__(self) -> None:
         # One that is under way would be written to.
         if getattr(self, "op", None) and _lib.weft_op_is_done(self.op):
             _lib.weft_op_free(self.op)
@@ -222,8 +220,8 @@ class _Operation:
 class Memory:
     """Memory of a peer. Its calls wait until they are done."""
 
-    def __init__(self, peer, key):
-        self._memory = None
+    def __init__(self, peer: Peer, key: Buffer) -> None:
+        self._memory: Any = None
         key = bytes(memoryview(key))
         if len(key) != _KEY_BYTES:
             raise ValueError(f"the key has {len(key)} bytes: {_KEY_BYTES} can be")
@@ -234,33 +232,35 @@ class Memory:
         if not self._memory:
             raise MemoryError
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_memory", None):
             _lib.weft_memory_free(self._memory)
 
     __reduce__ = _refuse_pickling
 
-    def _do(self, what, offset, length, keeps, start, *arguments):
+    def _do(self, what: str, offset: int, length: int, keeps: Any, start: Any,
+            *arguments: Any) -> int:
         """Starts an operation and waits for it. What the library needs until it has ended: keeps."""
         with self._node._use as node:
             operation = self._node._take_operation()
 
-            def begin():
+            def begin() -> None:
                 with self._starting:
                     start(node, self._memory, offset, *arguments, operation.op)
 
             code = self._node._run(node, operation, (self, keeps), begin)
-            previous = _lib.weft_op_previous(operation.op)
+            previous = int(_lib.weft_op_previous(operation.op))
             self._node._operations.append(operation)
         if code == _OK:
             return previous
         name = _code_name(code)
-        raise Error(name, f"{self._peer.name}: {what} of {length} bytes at {offset}: {name}",
+        raise NodeError(name, f"{self._peer.name}: {what} of {length} bytes at {offset}: {name}",
                     self._peer.name, offset, length)
 
-    def get(self, offset, length):
+    def get(self, offset: int, length: int) -> bytes:
+        """The bytes there, of the peer's memory."""
         length = _length(length)
-        data = _new_bytes(None, length)
+        data: bytes = _new_bytes(None, length)
         if length == 0:
             place = None
         else:
@@ -268,13 +268,13 @@ class Memory:
         self._do("get", _offset(offset), length, data, _lib.weft_get, place, length)
         return data
 
-    def get_into(self, offset, buffer):
+    def get_into(self, offset: int, buffer: Buffer) -> None:
         """Fills the buffer, such as a bytearray or a numpy array, without another copy. After an
         error or Ctrl-C its bytes are undefined."""
         keeps, place, length = _place(buffer, writable=True)
         self._do("get", _offset(offset), length, keeps, _lib.weft_get, place, length)
 
-    def put(self, offset, data, tag=None):
+    def put(self, offset: int, data: Buffer, tag: Buffer | None = None) -> None:
         """With a tag, at most 16 bytes, the owner is notified."""
         keeps, place, length = _place(data)
         if tag is None:
@@ -286,48 +286,72 @@ class Memory:
         self._do("put", _offset(offset), length, keeps, _lib.weft_put_notify, place, length,
                  tag.ljust(_TAG_BYTES, b"\0"))
 
-    def fetch_add(self, offset, value):
+    def fetch_add(self, offset: int, value: int) -> int:
+        """Adds to the 64-bit word there; the value before."""
         return self._do("fetch_add", _offset(offset), 8, None, _lib.weft_fetch_add,
                         _word(value, "the value"))
 
-    def cas(self, offset, compare, swap):
+    def cas(self, offset: int, compare: int, swap: int) -> int:
         """The value before; it was swapped if that is `compare`."""
         return self._do("cas", _offset(offset), 8, None, _lib.weft_cas,
                         _word(compare, "the value to compare with"),
                         _word(swap, "the value to swap in"))
 
+    async def get_async(self, offset: int, length: int) -> bytes:
+        """get() for asyncio."""
+        return await in_thread(self.get, offset, length)
+
+    async def get_into_async(self, offset: int, buffer: Buffer) -> None:
+        """get_into() for asyncio."""
+        await in_thread(self.get_into, offset, buffer)
+
+    async def put_async(self, offset: int, data: Buffer, tag: Buffer | None = None) -> None:
+        """put() for asyncio."""
+        await in_thread(self.put, offset, data, tag)
+
+    async def fetch_add_async(self, offset: int, value: int) -> int:
+        """fetch_add() for asyncio."""
+        return await in_thread(self.fetch_add, offset, value)
+
+    async def cas_async(self, offset: int, compare: int, swap: int) -> int:
+        """cas() for asyncio."""
+        return await in_thread(self.cas, offset, compare, swap)
+
 
 class Peer:
     """name and generation: of the other Node."""
 
-    def __init__(self, node, peer):
+    def __init__(self, node: Node, peer: Any) -> None:
         self._node, self._peer = node, peer
-        self.name = _lib.weft_peer_name(peer).decode(errors="replace")
-        self.generation = _lib.weft_peer_generation(peer)
+        self.name: str = _lib.weft_peer_name(peer).decode(errors="replace")
+        self.generation: int = _lib.weft_peer_generation(peer)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_peer", None):
             _lib.weft_peer_free(self._peer)
 
     __reduce__ = _refuse_pickling
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<weft.Peer {self.name!r}>"
 
     @property
-    def fabric(self):
+    def fabric(self) -> str:
+        """What the peer is reached over, such as shm."""
         with self._node._use:
-            return _lib.weft_peer_fabric(self._peer).decode()
+            return str(_lib.weft_peer_fabric(self._peer).decode())
 
     @property
-    def is_lost(self):
+    def is_lost(self) -> bool:
+        """Whether the peer has died, left or gone silent."""
         with self._node._use:
             return bool(_lib.weft_peer_is_lost(self._peer))
 
-    def memory(self, key):
+    def memory(self, key: Buffer) -> Memory:
+        """The memory that the peer's Node.key() gave this key for."""
         return Memory(self, key)
 
-    def send(self, message):
+    def send(self, message: Buffer) -> None:
         """Waits while the peer has no room."""
         keeps, place, length = _place(message)
         with self._node._use as node:
@@ -345,10 +369,15 @@ class Peer:
                     code = _lib.weft_send(node, self._peer, place, length)
         if code != _OK:
             name = _code_name(code)
-            raise Error(name, f"{self.name}: a message of {length} bytes: {name}", self.name,
-                        length=length)
+            raise NodeError(name, f"{self.name}: a message of {length} bytes: {name}", self.name,
+                            length=length)
 
-    def close(self):
+    async def send_async(self, message: Buffer) -> None:
+        """send() for asyncio."""
+        await in_thread(self.send, message)
+
+    def close(self) -> None:
+        """Disconnects from the peer."""
         with self._node._use as node:
             _lib.weft_disconnect(node, self._peer)
 
@@ -357,30 +386,30 @@ class _Use:
     """with-statement around calls into the library: they have an open Node of this process, which
     stays open meanwhile."""
 
-    def __init__(self, owner, node):
+    def __init__(self, owner: object, node: Any) -> None:
         self.owner, self.node = owner, node
         self.process = os.getpid()
         self.is_closing = node is None
         self.num_users = 0
         self.changed = threading.Condition(threading.RLock())  # a __del__ may come at any place
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         if os.getpid() != self.process:
-            raise Error(_code_name(_BAD_ARGUMENT),
-                        f"{self.owner!r} is of the parent process: connect anew after fork")
+            raise NodeError(_code_name(_BAD_ARGUMENT),
+                            f"{self.owner!r} is of the parent process: connect anew after fork")
         with self.changed:
             if self.is_closing:
-                raise Error(_code_name(_BAD_ARGUMENT), f"{self.owner!r} is closed")
+                raise NodeError(_code_name(_BAD_ARGUMENT), f"{self.owner!r} is closed")
             self.num_users += 1
         return self.node
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with self.changed:
             self.num_users -= 1
             if self.is_closing:
                 self.changed.notify_all()
 
-    def end(self):
+    def end(self) -> Any:
         """No call begins any more, and none runs. The Node, or None: it was closed before."""
         with self.changed:
             if self.is_closing:
@@ -398,14 +427,15 @@ class _Use:
 class _Allocated:
     """Memory of this Node. view: what the program has; block: gone once nothing views it."""
 
-    def __init__(self, address, length):
+    def __init__(self, address: int, length: int) -> None:
         # A class of its own, as only those can be referred to weakly.
-        block = type("_Block", (c_ubyte * length,), {}).from_address(address)
+        kind: Any = type("_Block", (c_ubyte * length,), {})
+        block = kind.from_address(address)
         self.address = address
         self.block = weakref.ref(block)
         self.view = memoryview(block).cast("B")
 
-    def end_views(self):
+    def end_views(self) -> None:
         """BufferError: something else still views it. Then it may be tried again."""
         self.view.release()
         if self.block() is not None:
@@ -413,14 +443,18 @@ class _Allocated:
 
 
 class Node:
+    """A process's presence: it listens and connects, has memory for peers, and gets events."""
+
     _use = _Use("the Node", None)  # until it is open
 
-    def __init__(self, name="", secret="", fabrics="", timeout=0.0, progress_thread=True):
+    def __init__(self, name: str = "", secret: str | Buffer = "", fabrics: str = "",
+                 timeout: float = 0.0, progress_thread: bool = True) -> None:
         """timeout: how long a silent peer is waited for; 0: WEFT_PEER_TIMEOUT_MS."""
         self.name = name
-        self._allocated = {}  # by the id of the view
-        self._operations = []  # that have ended
-        self._left = collections.deque()  # begun, and not waited for to their end
+        self._allocated: dict[int, _Allocated] = {}  # by the id of the view
+        self._operations: list[_Operation] = []  # that have ended
+        # Begun, and not waited for to their end.
+        self._left: collections.deque[tuple[_Operation, Any]] = collections.deque()
         secret = secret.encode() if isinstance(secret, str) else bytes(memoryview(secret))
         settings = _Settings(_text(name, "the name"), secret, len(secret),
                              _text(fabrics, "the list of fabrics"),
@@ -431,10 +465,10 @@ class Node:
 
     __reduce__ = _refuse_pickling
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<weft.Node {self.name!r}>"
 
-    def close(self):
+    def close(self) -> None:
         """Peers, memories and allocated memory are of no more use afterwards. In a forked child it
         does nothing."""
         if os.getpid() != self._use.process:
@@ -448,17 +482,18 @@ class Node:
             self._left.clear()
             self._operations.clear()
 
-    def __enter__(self):
+    def __enter__(self) -> Node:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
-    def _check_open(self):
+    def _check_open(self) -> None:
         if self._use.is_closing:
-            raise Error(_code_name(_CANCELLED), f"{self!r} was closed meanwhile")
+            raise NodeError(_code_name(_CANCELLED), f"{self!r} was closed meanwhile")
 
-    def _take_operation(self):
+    def _take_operation(self) -> _Operation:
         while self._left and _lib.weft_op_is_done(self._left[0][0].op):
             self._left.popleft()
         try:
@@ -466,33 +501,35 @@ class Node:
         except IndexError:
             return _Operation()
 
-    def _run(self, node, operation, keeps, begin):
+    def _run(self, node: Any, operation: _Operation, keeps: Any, begin: Callable[[], object]) -> int:
         """The code that the operation ended with. Where the wait ends before, what it needs is
         kept."""
         try:
             begin()
-            code = _lib.weft_wait_for(node, operation.op, _STEP_MS)
+            code = int(_lib.weft_wait_for(node, operation.op, _STEP_MS))
             while code == _AGAIN:
                 self._check_open()
-                code = _lib.weft_wait_for(node, operation.op, _STEP_MS)
+                code = int(_lib.weft_wait_for(node, operation.op, _STEP_MS))
             return code
         except BaseException:
             self._left.append((operation, keeps))
             raise
 
-    def listen(self, address):
-        address = _text(address, "the address")
+    def listen(self, address: str) -> None:
+        """At HOST:PORT (port 0: any), or at unix:PATH."""
+        encoded = _text(address, "the address")
         with self._use as node:
-            _check(_lib.weft_listen(node, address))
+            _check(_lib.weft_listen(node, encoded))
 
     @property
-    def address(self):
+    def address(self) -> str:
+        """Where others reach this Node, for their connect()."""
         text = ctypes.create_string_buffer(8192)
         with self._use as node:
             _check(_lib.weft_address(node, text, len(text)))
         return text.value.decode()
 
-    def connect(self, address, timeout=0.0):
+    def connect(self, address: str, timeout: float = 0.0) -> Peer:
         """timeout: 0 for the Node's."""
         timeout_ms = _milliseconds(_seconds(timeout, "the timeout"))
         encoded = _text(address, "the address")
@@ -509,25 +546,29 @@ class Node:
                 _lib.weft_connect_free(connecting)
         return Peer(self, peer)
 
-    def allocate(self, length):
+    async def connect_async(self, address: str, timeout: float = 0.0) -> Peer:
+        """connect() for asyncio."""
+        return await in_thread(self.connect, address, timeout)
+
+    def allocate(self, length: int) -> memoryview:
         """Memory that peers can use: a memoryview, valid until release(). numpy.frombuffer(memory)
         is an array of it without a copy."""
         length = _length(length)
         address = c_void_p()
         with self._use as node:
             _check(_lib.weft_allocate(node, length, byref(address)), length=length)
-            allocated = _Allocated(address.value, length)
+            allocated = _Allocated(address.value or 0, length)
             self._allocated[id(allocated.view)] = allocated
         return allocated.view
 
-    def _find(self, memory):
+    def _find(self, memory: memoryview) -> _Allocated:
         """Of this Node, and not released."""
         allocated = self._allocated.get(id(memory))
         if allocated is None or allocated.view is not memory:
             raise ValueError("no memory that this Node has allocated, or released already")
         return allocated
 
-    def release(self, memory):
+    def release(self, memory: memoryview) -> None:
         """memory: what allocate() gave. Waits for peers to let go of it, at most the timeout.
         BufferError: something still views it, such as a slice or a numpy array."""
         with self._use as node:
@@ -536,7 +577,8 @@ class Node:
             _check(_lib.weft_release(node, allocated.address))
             del self._allocated[id(memory)]
 
-    def key(self, memory, rights, only=None):
+    def key(self, memory: memoryview, rights: int, only: Peer | None = None) -> bytes:
+        """A key to memory of allocate(), for peers, or for one of them. rights: READ | WRITE | ATOMIC."""
         key = (c_ubyte * _KEY_BYTES)()
         rights = _number(rights, "rights", 0, 2**32)
         if only is not None and not isinstance(only, Peer):
@@ -546,7 +588,7 @@ class Node:
                                       only._peer if only else None, key))
         return bytes(key)
 
-    def next_event(self):
+    def next_event(self) -> Event | None:
         """The eldest event, or None."""
         event = _Event()
         with self._use as node:
@@ -560,12 +602,12 @@ class Node:
             finally:
                 _lib.weft_event_clear(byref(event))
 
-    def events(self, seconds):
+    def events(self, seconds: float) -> Iterator[Event]:
         """Events as they come, until for so long none has."""
         seconds = _seconds(seconds)
         return self._events(seconds)
 
-    def _events(self, seconds):
+    def _events(self, seconds: float) -> Iterator[Event]:
         limit = time.monotonic() + seconds
         while True:
             event = self.next_event()
@@ -577,3 +619,22 @@ class Node:
             else:
                 with self._use as node:
                     _lib.weft_wait_some(node, 10)
+
+    def _wait(self, seconds: float) -> None:
+        with self._use as node:
+            _lib.weft_wait_some(node, _milliseconds(seconds))
+
+    async def events_async(self, seconds: float) -> AsyncIterator[Event]:
+        """events() for asyncio: async for event in node.events_async(1.0)."""
+        seconds = _seconds(seconds)
+        limit = time.monotonic() + seconds
+        while True:
+            # Taken here rather than in the thread, so that a cancelled wait loses no event.
+            event = self.next_event()
+            if event is not None:
+                yield event
+                limit = time.monotonic() + seconds
+            elif time.monotonic() >= limit:
+                return
+            else:
+                await in_thread(self._wait, 0.05)

@@ -353,10 +353,10 @@ class BlockMultiple {
   std::vector<std::uint64_t> in_;
 };
 
-template <class Way>
+template <class Channel>
 void measure_blocks(Report& report, const char* way, double seconds) {
   for (std::size_t bytes = 64; bytes <= 256 * 1024; bytes *= 4) {
-    Way channel(bytes);
+    Channel channel(bytes);
     std::vector<std::uint64_t> block(bytes / 8, 1);
     std::uint64_t sum = 0;
     int num = 20;

@@ -67,23 +67,23 @@ int share_of_cores(const transport::Job& job) {
 }
 
 std::vector<int> own_cores(transport::Job& job, int num_threads) {
-  struct Place {
+  struct RankCores {
     int num_threads;
     int num_cpus, first_cpu, last_cpu;
   };
   const std::vector<int> cpus = usable_cpus();
-  const Place mine{num_threads, static_cast<int>(cpus.size()), cpus.front(), cpus.back()};
-  std::vector<Place> all;
+  const RankCores mine{num_threads, static_cast<int>(cpus.size()), cpus.front(), cpus.back()};
+  std::vector<RankCores> all;
   throw_if(job.all_gather(mine, all));
   int begin = 0, total = 0;
   for (int rank = 0; rank < job.size(); ++rank) {
-    const Place& place = all[static_cast<std::size_t>(rank)];
+    const RankCores& cores = all[static_cast<std::size_t>(rank)];
     if (!job.same_host(rank, job.rank())) continue;
-    if (place.first_cpu != mine.first_cpu || place.last_cpu != mine.last_cpu ||
-        place.num_cpus != mine.num_cpus)
+    if (cores.first_cpu != mine.first_cpu || cores.last_cpu != mine.last_cpu ||
+        cores.num_cpus != mine.num_cpus)
       return {};
-    if (rank < job.rank()) begin += place.num_threads;
-    total += place.num_threads;
+    if (rank < job.rank()) begin += cores.num_threads;
+    total += cores.num_threads;
   }
   if (total > mine.num_cpus) return {};
   return {cpus.begin() + begin, cpus.begin() + begin + num_threads};

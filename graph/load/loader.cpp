@@ -46,10 +46,10 @@ class LoadProgress {
     const std::uint64_t done = done_.fetch_add(amount, std::memory_order_relaxed) + amount;
     if (!active_) return;
     const std::int64_t now = now_ms();
-    std::int64_t last = told_at_ms_.load(std::memory_order_relaxed);
+    std::int64_t last = reported_at_ms_.load(std::memory_order_relaxed);
     // One thread reports, and none waits for it.
     if (now - last < 1000 ||
-        !told_at_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed))
+        !reported_at_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed))
       return;
     callback_(what_, total_ == 0
                          ? 1
@@ -68,7 +68,7 @@ class LoadProgress {
   const char* what_;
   std::uint64_t total_;
   std::atomic<std::uint64_t> done_{0};
-  std::atomic<std::int64_t> told_at_ms_{now_ms()};
+  std::atomic<std::int64_t> reported_at_ms_{now_ms()};
 };
 
 class Loader {
@@ -87,7 +87,7 @@ class Loader {
       read_cache();
     else
       read_file();
-    look_at_edges();
+    summarize_edges();
     if (job_.size() > 1 && options_.remote_rows) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
@@ -112,7 +112,7 @@ class Loader {
     distribute(graph_.in_, false, true);
   }
 
-  void look_at_edges() {
+  void summarize_edges() {
     struct Found {
       double squares = 0;  // of edges out
       std::uint64_t largest_weight = 1;

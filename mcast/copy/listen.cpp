@@ -31,7 +31,7 @@ constexpr std::size_t kChunkBytes = 2048;
 constexpr std::size_t kMaxReceivers = 64;  // senders at a time
 constexpr int kReceiverEndMs = 5000;
 
-int complain(const std::string& text) {
+int report_error(const std::string& text) {
   fmt::print(stderr, "weft-copy: {}\n", text);
   return 1;
 }
@@ -111,12 +111,12 @@ std::string read_secret(const std::string& path) {
   std::string line;
   struct stat about;
   if (!file || ::stat(path.c_str(), &about) != 0) {
-    complain(fmt::format("{} can't be read: {}", path, std::strerror(errno)));
+    report_error(fmt::format("{} can't be read: {}", path, std::strerror(errno)));
   } else if ((about.st_mode & 077) != 0) {
-    complain(fmt::format("{} may be read by others: chmod 600", path));
+    report_error(fmt::format("{} may be read by others: chmod 600", path));
   } else {
     std::getline(file, line);
-    if (line.empty()) complain(path + " has no secret in its first line");
+    if (line.empty()) report_error(path + " has no secret in its first line");
   }
   return line;
 }
@@ -129,7 +129,7 @@ int run_listener(const ListenOptions& options) {
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   const int wait_fd = ::signalfd(-1, &signals, SFD_CLOEXEC);
-  if (wait_fd < 0) return complain("no descriptors are left");
+  if (wait_fd < 0) return report_error("no descriptors are left");
 
   struct Session {
     Peer peer;
@@ -165,7 +165,8 @@ int run_listener(const ListenOptions& options) {
     ending.push_back(std::move(found->second));
     sessions.erase(found);
   });
-  if (const Status status = node.listen(options.address); !status) return complain(status.text());
+  if (const Status status = node.listen(options.address); !status)
+    return report_error(status.text());
   if (!options.is_quiet) {
     fmt::print("waiting for senders at {}\n", options.address);
     std::fflush(stdout);
@@ -206,7 +207,8 @@ int run_reach(const std::string& address, const std::string& secret) {
   // Its end is seen by the sender, which then ends this one.
   node.on_lost([](const Peer&, const Status&) { ::close(STDOUT_FILENO); });
   Peer peer;
-  if (const Status status = node.connect(address, peer); !status) return complain(status.text());
+  if (const Status status = node.connect(address, peer); !status)
+    return report_error(status.text());
   forward(node, peer, STDIN_FILENO);
   node.close(peer);
   return 0;

@@ -57,7 +57,7 @@ class Receiver {
   Status on_message(std::span<const std::byte> bytes);
   Status on_entries(Reader reader);
   bool can_resume(const Entry& entry) const;
-  void tell_held(std::size_t index);
+  void report_held(std::size_t index);
   void on_plan_end();
   Status on_data(Reader reader);
   void on_end();
@@ -233,7 +233,7 @@ bool Receiver::can_resume(const Entry& entry) const {
   return resumes_ && !is_dry_ && entry.size >= kResumeFileBytes;
 }
 
-void Receiver::tell_held(std::size_t index) {
+void Receiver::report_held(std::size_t index) {
   constexpr std::size_t kBlocksALine = 512;
   const std::vector<BlockDigest> digests = folder_.held(entries_[index]);
   for (std::size_t first = 0; first < digests.size(); first += kBlocksALine)
@@ -249,7 +249,7 @@ void Receiver::on_plan_end() {
     if (entry.kind == EntryKind::directory && !is_dry_ && !skips_current_)
       note(folder_.make(entry));
     if (entry.kind == EntryKind::file && !skips_current_) lacks_[i] = !folder_.has(entry);
-    if (lacks_[i] && can_resume(entry)) tell_held(i);
+    if (lacks_[i] && can_resume(entry)) report_held(i);
   }
   report("lack " + to_ranges(lacks_));
 }

@@ -49,7 +49,7 @@ std::vector<std::string> command_of(const SendOptions& options, const Target& ta
 }
 
 // The transfer can't go on.
-struct GivenUp {
+struct TransferFailed {
   std::string why;
 };
 
@@ -59,7 +59,7 @@ class Sender {
   int run();
 
  private:
-  struct Kept {  // a message that some receiver has not written
+  struct PendingMessage {  // a message that some receiver has not written
     std::uint64_t number;
     std::byte* data;
     std::uint64_t bytes;
@@ -68,7 +68,7 @@ class Sender {
 
   void start();
   void form_group();
-  void send_kept(Kept& kept);
+  void send_pending(PendingMessage& pending);
   std::byte* take_buffer();
   Writer begin_message(std::byte* data, MessageKind kind);
   void submit(std::byte* data, std::uint64_t bytes);
@@ -87,7 +87,7 @@ class Sender {
 
   const SendOptions& options_;
   std::vector<Source> sources_;
-  std::vector<std::string> troubles_;                       // here
+  std::vector<std::string> read_errors_;                    // here
   std::vector<bool> lacks_;                                 // at some receiver
   std::map<std::uint32_t, std::vector<BlockDigest>> held_;  // by all that lack the file
   std::uint64_t bytes_to_send_ = 0, bytes_sent_ = 0, num_files_sent_ = 0;
@@ -98,7 +98,7 @@ class Sender {
   std::unique_ptr<Group> group_;
   bool has_failed_ = false;  // the group; under the remotes' lock
   std::uint64_t group_id_ = 0, last_number_ = 0;
-  std::deque<Kept> kept_;
+  std::deque<PendingMessage> pending_;
   std::vector<std::byte*> free_;
   Clock::time_point began_ = Clock::now(), shown_{};
 };
@@ -116,12 +116,13 @@ void Sender::start() {
   const auto near = mcast::own_addresses();
   for (const std::string& address : near)
     if (Status status = multicast_->node().listen(address + ":0"); !status)
-      throw GivenUp{status.text()};
-  if (Status status = multicast_->node().address(own_); !status) throw GivenUp{status.text()};
+      throw TransferFailed{status.text()};
+  if (Status status = multicast_->node().address(own_); !status)
+    throw TransferFailed{status.text()};
   for (std::size_t i = 0; i < kWindow + 1; ++i) {
     void* memory = nullptr;
     if (Status status = multicast_->node().allocate(kMessageBytes, memory); !status)
-      throw GivenUp{status.text()};
+      throw TransferFailed{status.text()};
     free_.push_back(static_cast<std::byte*>(memory));
   }
   std::vector<std::string> hosts;
@@ -130,7 +131,7 @@ void Sender::start() {
     hosts.push_back(target.host);
     commands.push_back(command_of(options_, target));
   }
-  if (Status status = remotes_.start(hosts, commands); !status) throw GivenUp{status.text()};
+  if (Status status = remotes_.start(hosts, commands); !status) throw TransferFailed{status.text()};
   remotes_.listen();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
@@ -183,7 +184,7 @@ void Sender::form_group() {
       if (is_gone) remotes_.give_up(remote, "its receiver has ended");
       if (!remote.is_given_up) live.push_back(&remote);
     }
-    if (live.empty()) throw GivenUp{"no host is left"};
+    if (live.empty()) throw TransferFailed{"no host is left"};
     GroupSettings settings;
     settings.id = ++group_id_;
     settings.members.push_back(own_);
@@ -214,8 +215,9 @@ void Sender::form_group() {
                                                  .on_complete =
                                                      [this](void* data, std::uint64_t) {
                                                        std::lock_guard guard(remotes_.lock());
-                                                       for (Kept& kept : kept_)
-                                                         if (kept.data == data) kept.is_sent = true;
+                                                       for (PendingMessage& pending : pending_)
+                                                         if (pending.data == data)
+                                                           pending.is_sent = true;
                                                        remotes_.changed().notify_all();
                                                      },
                                                  .on_failure =
@@ -229,17 +231,18 @@ void Sender::form_group() {
       ::usleep(100'000);
       continue;
     }
-    for (Kept& kept : kept_) send_kept(kept);
+    for (PendingMessage& pending : pending_) send_pending(pending);
     return;
   }
 }
 
-void Sender::send_kept(Kept& kept) {
+void Sender::send_pending(PendingMessage& pending) {
   {
     std::lock_guard guard(remotes_.lock());
-    kept.is_sent = false;
+    pending.is_sent = false;
   }
-  [[maybe_unused]] const Status status = group_->send(kept.data, kept.bytes);  // or it has failed
+  [[maybe_unused]] const Status status =
+      group_->send(pending.data, pending.bytes);  // or it has failed
 }
 
 void Sender::retire() {
@@ -247,9 +250,9 @@ void Sender::retire() {
   std::uint64_t least = last_number_;
   for (const Remote& remote : remotes_.all())
     if (!remote.is_given_up && !remote.is_gone) least = std::min(least, remote.wrote);
-  while (!kept_.empty() && kept_.front().is_sent && kept_.front().number <= least) {
-    free_.push_back(kept_.front().data);
-    kept_.pop_front();
+  while (!pending_.empty() && pending_.front().is_sent && pending_.front().number <= least) {
+    free_.push_back(pending_.front().data);
+    pending_.pop_front();
   }
 }
 
@@ -275,7 +278,7 @@ void Sender::wait_until(F&& done) {
 }
 
 std::byte* Sender::take_buffer() {
-  wait_until([&] { return kept_.size() < kWindow && !free_.empty(); });
+  wait_until([&] { return pending_.size() < kWindow && !free_.empty(); });
   std::byte* data = free_.back();
   free_.pop_back();
   return data;
@@ -289,12 +292,12 @@ Writer Sender::begin_message(std::byte* data, MessageKind kind) {
 }
 
 void Sender::submit(std::byte* data, std::uint64_t bytes) {
-  Kept* kept = nullptr;
+  PendingMessage* pending = nullptr;
   {
     std::lock_guard guard(remotes_.lock());
-    kept = &kept_.emplace_back(Kept{++last_number_, data, bytes});
+    pending = &pending_.emplace_back(PendingMessage{++last_number_, data, bytes});
   }
-  send_kept(*kept);
+  send_pending(*pending);
   bytes_sent_ += bytes;
   if (options_.rate > 0) {
     const std::chrono::duration<double> due(static_cast<double>(bytes_sent_) / options_.rate);
@@ -327,7 +330,7 @@ void Sender::send_plan() {
     for (const Remote& remote : remotes_.all()) {
       std::vector<bool> lacks(sources_.size(), false);
       if (!from_ranges(remote.lack, lacks))
-        throw GivenUp{remote.host + " sends what makes no sense"};
+        throw TransferFailed{remote.host + " sends what makes no sense"};
       for (std::size_t i = 0; i < lacks.size(); ++i)
         if (lacks[i]) lacks_[i] = true;
       if (!remote.is_given_up && !remote.is_gone) note_held(remote, lacks);
@@ -384,10 +387,10 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
   crypto_generichash_init(&hash, nullptr, 0, sizeof(Digest));
   std::uint64_t at = 0;
   bool is_whole = file >= 0;
-  std::string trouble = file >= 0         ? ""
-                        : errno == ELOOP  ? "a link is on the way there by now"
-                        : errno == ESTALE ? "it is no file any more"
-                                          : std::strerror(errno);
+  std::string read_error = file >= 0         ? ""
+                           : errno == ELOOP  ? "a link is on the way there by now"
+                           : errno == ESTALE ? "it is no file any more"
+                                             : std::strerror(errno);
   const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
   const auto held = held_.find(index);
   const std::size_t num_held = held == held_.end() ? 0 : held->second.size();
@@ -424,9 +427,9 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
     if (length <= 0) {
       writer->skip(head - writer->size());
       if (length < 0 && errno == EINTR) continue;
-      if (length < 0) trouble = std::strerror(errno);
-      if (length == 0 && !is_input) trouble = "it became shorter while it was copied";
-      is_whole = trouble.empty();
+      if (length < 0) read_error = std::strerror(errno);
+      if (length == 0 && !is_input) read_error = "it became shorter while it was copied";
+      is_whole = read_error.empty();
       break;
     }
     writer->set(writer->size() - 4, static_cast<std::uint32_t>(length));
@@ -441,10 +444,10 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
        now.st_mtim.tv_sec != source.entry.mtime_s ||
        now.st_mtim.tv_nsec != static_cast<long>(source.entry.mtime_ns))) {
     is_whole = false;
-    trouble = "it changed while it was copied";
+    read_error = "it changed while it was copied";
   }
   if (file >= 0 && !is_input) ::close(file);
-  if (!is_whole) troubles_.push_back(source.from + ": " + trouble);
+  if (!is_whole) read_errors_.push_back(source.from + ": " + read_error);
   if (writer->left() < kEndBytes) flush(data, writer);
   Digest digest;
   crypto_generichash_final(&hash, digest.data(), digest.size());
@@ -485,7 +488,7 @@ bool Sender::finish() {
   std::byte* data = take_buffer();
   submit(data, begin_message(data, MessageKind::end).size());
   wait_until([&] {
-    return kept_.empty() && std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
+    return pending_.empty() && std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
              return remote.is_given_up || remote.is_gone || remote.is_done;
            });
   });
@@ -496,9 +499,9 @@ bool Sender::finish() {
   group_.reset();
   show_progress(true);
 
-  bool is_good = troubles_.empty();
-  for (const std::string& trouble : troubles_)
-    fmt::print(stderr, "weft-copy: not copied: {}\n", printable(trouble));
+  bool is_good = read_errors_.empty();
+  for (const std::string& read_error : read_errors_)
+    fmt::print(stderr, "weft-copy: not copied: {}\n", printable(read_error));
   if (options_.deletes && std::ranges::any_of(sources_, [](const Source& source) {
         return source.entry.kind == EntryKind::unreadable;
       }))
@@ -543,10 +546,11 @@ int Sender::run() {
       input.entry.uid = ::geteuid();
       input.entry.gid = ::getegid();
       input.entry.mtime_s = ::time(nullptr);
-      if (!is_safe_path(input.entry.path)) throw GivenUp{"--name is no file name"};
+      if (!is_safe_path(input.entry.path)) throw TransferFailed{"--name is no file name"};
       sources_.push_back(input);
     }
-    if (Status status = scan(paths, sources_, troubles_); !status) throw GivenUp{status.text()};
+    if (Status status = scan(paths, sources_, read_errors_); !status)
+      throw TransferFailed{status.text()};
     start();
     send_plan();
     if (options_.is_dry) {
@@ -556,11 +560,11 @@ int Sender::run() {
       send_files();
     }
     return finish() ? 0 : 1;
-  } catch (const GivenUp& given_up) {
+  } catch (const TransferFailed& failure) {
     for (const Remote& remote : remotes_.all())
       for (const std::string& error : remote.errors)
         fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
-    fmt::print(stderr, "weft-copy: {}\n", given_up.why);
+    fmt::print(stderr, "weft-copy: {}\n", failure.why);
   } catch (const Error& error) {
     fmt::print(stderr, "weft-copy: {}\n", error.status().text());
   }

@@ -329,10 +329,10 @@ void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs) {
   note_joined();
 }
 
-bool GroupImpl::take_stranger(Connection& connection, Bytes bytes) {
+bool GroupImpl::refuse_foreign_hello(Connection& connection, Bytes bytes) {
   HelloMessage theirs;
-  Bytes rest;
-  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, rest))
+  Bytes body;
+  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, body))
     return false;
   std::string what = difference(theirs);
   if (what.empty()) what = "calls itself another member";
@@ -357,10 +357,10 @@ void GroupImpl::note_joined() {
 void GroupImpl::go() {
   if (is_going_ || is_over()) return;
   is_going_ = true;
-  tell_children(Head{.kind = Kind::go});
+  send_to_children(Head{.kind = Kind::go});
   for (const Posted& posted : posted_)
     for (Neighbor& neighbor : neighbors_)
-      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+      send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
   multicast_.make_active(*this);
   multicast_.changed().notify_all();
 }
@@ -452,11 +452,11 @@ void GroupImpl::note_have() {
   std::uint64_t least = num_here_;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child) least = std::min(least, neighbor.num_have);
-  if (least <= num_told_have_) return;
-  num_told_have_ = least;
+  if (least <= num_reported_have_) return;
+  num_reported_have_ = least;
   if (is_root()) {
     num_stable_ = least;
-    tell_children(CountMessage{{.kind = Kind::stable}, least});
+    send_to_children(CountMessage{{.kind = Kind::stable}, least});
     multicast_.make_active(*this);
   } else {
     send_to(*find(parent_), CountMessage{{.kind = Kind::have}, least});
@@ -464,10 +464,10 @@ void GroupImpl::note_have() {
 }
 
 void GroupImpl::note_all() {
-  if (has_told_all_ || is_over() || !is_going_ || num_delivered_ != num_in_all_) return;
+  if (has_reported_all_ || is_over() || !is_going_ || num_delivered_ != num_in_all_) return;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child && !neighbor.has_all) return;
-  has_told_all_ = true;
+  has_reported_all_ = true;
   if (is_root()) return note_closed();
   send_to(*find(parent_), Head{.kind = Kind::has_all});
 }
@@ -484,16 +484,16 @@ void GroupImpl::note_closed() {
 
 void GroupImpl::on_message(Connection& connection, Bytes bytes) {
   Head head;
-  Bytes rest;
+  Bytes body;
   Neighbor* neighbor = find(connection);
-  if (neighbor == nullptr || is_over() || !read_message(bytes, head, rest)) return;
+  if (neighbor == nullptr || is_over() || !read_message(bytes, head, body)) return;
   const auto corrupt = [&] {
     fail(Code::corrupt, neighbor->rank,
          fmt::format("{} sends what makes no sense (message {})", name(neighbor->rank),
                      static_cast<int>(head.kind)));
   };
   const auto with = [&]<class M>(M message, auto&& handle) {
-    if (read_message(bytes, message, rest))
+    if (read_message(bytes, message, body))
       handle(message);
     else
       corrupt();
@@ -514,14 +514,14 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
     case Kind::announce:
       if (!is_from_parent) return corrupt();
       return with(AnnounceMessage{}, [&](auto& m) {
-        tell_children(m);
+        send_to_children(m);
         on_arrival(m.sequence, {m.bytes, {}});
       });
     case Kind::small:
       if (neighbor->rank != 0) return corrupt();
       return with(AnnounceMessage{}, [&](auto& m) {
-        if (m.bytes != rest.size() || m.bytes > settings_.small_bytes) return corrupt();
-        on_arrival(m.sequence, {m.bytes, std::vector(rest.begin(), rest.end())});
+        if (m.bytes != body.size() || m.bytes > settings_.small_bytes) return corrupt();
+        on_arrival(m.sequence, {m.bytes, std::vector(body.begin(), body.end())});
       });
     case Kind::ready:
       return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
@@ -538,14 +538,14 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
     case Kind::stable:
       if (!is_from_parent) return corrupt();
       return with(CountMessage{}, [&](auto& m) {
-        tell_children(m);
+        send_to_children(m);
         num_stable_ = m.count;
         multicast_.make_active(*this);
       });
     case Kind::ending:
       if (!is_from_parent) return corrupt();
       return with(CountMessage{}, [&](auto& m) {
-        tell_children(m);
+        send_to_children(m);
         num_in_all_ = m.count;
         note_all();
       });
@@ -557,9 +557,9 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       return num_in_all_ == num_delivered_ ? note_closed() : corrupt();
     case Kind::failed:
       return with(FailedMessage{}, [&](auto& m) {
-        if (!is_sane(m, rest)) return corrupt();
+        if (!is_sane(m, body)) return corrupt();
         fail(static_cast<Code>(m.code), m.who,
-             std::string(reinterpret_cast<const char*>(rest.data()), rest.size()));
+             std::string(reinterpret_cast<const char*>(body.data()), body.size()));
       });
     default:
       return corrupt();

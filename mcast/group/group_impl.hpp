@@ -39,7 +39,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   // MulticastImpl's.
   bool wants_hello(const Connection& connection);
   // A hello from who is no neighbor: the lists differ. False: it is for a later group of this id.
-  bool take_stranger(Connection& connection, Bytes bytes);
+  bool refuse_foreign_hello(Connection& connection, Bytes bytes);
   void on_connected(Connection& connection);
   void on_unreachable(Connection& connection, const Status& why);
   void on_lost(Connection& connection, const Status& why);
@@ -113,7 +113,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     multicast_.send(*neighbor.connection, std::as_bytes(std::span(&message, 1)), body);
   }
   template <class M>
-  void tell_children(const M& message) {
+  void send_to_children(const M& message) {
     for (Neighbor& neighbor : neighbors_)
       if (neighbor.is_child) send_to(neighbor, message);
   }
@@ -139,7 +139,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void take_arrivals();
   void want_buffer(Message& message);
   void on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted);
-  void tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+  void send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                   const MemoryKey& key);
   void on_ready(Neighbor& neighbor, const ReadyMessage& message);
   bool reap();
@@ -158,13 +158,13 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool uses_small_ = false;
 
   Clock::time_point create_until_{};
-  bool is_going_ = false, has_joined_ = false, has_told_ending_ = false, has_told_all_ = false;
+  bool is_going_ = false, has_joined_ = false, has_sent_ending_ = false, has_reported_all_ = false;
   bool closed_ = false;
   bool is_dead_ = false;  // the program has let go of it
   std::optional<Status> failed_;
   std::size_t num_calls_ = 0;                // of the program's functions, to be made or under way
   std::optional<std::uint64_t> num_in_all_;  // once the root has closed
-  std::uint64_t num_told_have_ = 0, num_stable_ = 0, num_told_taken_ = 0;
+  std::uint64_t num_reported_have_ = 0, num_stable_ = 0, num_reported_taken_ = 0;
 
   // The root's: sent, and not begun.
   struct Queued {

@@ -47,16 +47,16 @@ MulticastImpl::MulticastImpl(const NodeSettings& given) : num_cores_(count_cores
   node_ = std::make_unique<Node>(settings);
   if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0)
     throw Error({Code::no_memory, "no descriptors are left for a Multicast"});
-  node_->on_peer([this](const Peer& peer) { post({.what = Event::What::peer, .peer = peer}); });
+  node_->on_peer([this](const Peer& peer) { post({.kind = Event::Kind::peer, .peer = peer}); });
   node_->on_lost([this](const Peer& peer, const Status& why) {
-    post({.what = Event::What::lost, .peer = peer, .status = why});
+    post({.kind = Event::Kind::lost, .peer = peer, .status = why});
   });
   node_->on_message([this](const Peer& peer, Bytes bytes) {
     if (bytes.size() > kMaxMessageBytes) return;  // not a member's
-    post({.what = Event::What::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
+    post({.kind = Event::Kind::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
   });
   node_->on_notify([this](const Peer& peer, const NotifyTag& tag) {
-    post({.what = Event::What::notify, .peer = peer, .tag = tag});
+    post({.kind = Event::Kind::notify, .peer = peer, .tag = tag});
   });
   thread_ = std::thread([this] { run(); });
 }
@@ -181,7 +181,7 @@ bool MulticastImpl::connect_some(Clock::time_point now) {
     any = true;
     node_->connect_async(connection->address,
                          [this, address = connection->address](Status status, Peer peer) {
-                           post({.what = Event::What::connected,
+                           post({.kind = Event::Kind::connected,
                                  .peer = std::move(peer),
                                  .status = std::move(status),
                                  .address = address});
@@ -249,10 +249,10 @@ bool MulticastImpl::take_events() {
 }
 
 void MulticastImpl::handle(Event& event) {
-  switch (event.what) {
-    case Event::What::peer:
+  switch (event.kind) {
+    case Event::Kind::peer:
       return;
-    case Event::What::connected: {
+    case Event::Kind::connected: {
       const auto found = connections_.find(event.address);
       if (found == connections_.end()) return;
       Connection& connection = *found->second;
@@ -269,11 +269,11 @@ void MulticastImpl::handle(Event& event) {
       bind(connection, event.peer, true);
       return;
     }
-    case Event::What::lost:
+    case Event::Kind::lost:
       return on_lost(event.peer, event.status);
-    case Event::What::message:
+    case Event::Kind::message:
       return on_message(event.peer, event.bytes);
-    case Event::What::notify: {
+    case Event::Kind::notify: {
       const BlockTag tag = from_tag(event.tag);
       const auto connection = by_generation_.find(event.peer.generation());
       const auto group = by_handle_.find(tag.handle);
@@ -286,12 +286,12 @@ void MulticastImpl::handle(Event& event) {
 
 void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
   Head head;
-  Bytes rest;
-  if (!read_message(bytes, head, rest)) return;
+  Bytes body;
+  if (!read_message(bytes, head, body)) return;
   auto found = by_generation_.find(peer.generation());
   if (head.kind == Kind::identify) {
     // A peer of another kind, or one that says it twice, is of no interest.
-    if (head.text_bytes != rest.size() || rest.size() > kMaxTextBytes * 8 ||
+    if (head.text_bytes != body.size() || body.size() > kMaxTextBytes * 8 ||
         (found != by_generation_.end() && found->second->peer == peer))
       return;
     // Only who has no connection makes one, so the one before has ended at its side.
@@ -300,7 +300,7 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
       on_lost(before, {Code::peer_lost, "the connection has ended at its side"});
       call([this, before] { node_->close(before); });
     }
-    const std::string address(reinterpret_cast<const char*>(rest.data()), rest.size());
+    const std::string address(reinterpret_cast<const char*>(body.data()), body.size());
     auto& connection = connections_[address];
     if (connection == nullptr) {
       connection = std::make_unique<Connection>();
@@ -317,8 +317,8 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     FailedMessage message;
     if (is_here) {
       std::shared_ptr(group->second)->on_message(connection, bytes);
-    } else if (read_message(bytes, message, rest) && is_sane(message, rest)) {
-      note_failed(head.group, message, {reinterpret_cast<const char*>(rest.data()), rest.size()});
+    } else if (read_message(bytes, message, body) && is_sane(message, body)) {
+      note_failed(head.group, message, {reinterpret_cast<const char*>(body.data()), body.size()});
       // A late member is notified of the failure, no matter who greeted first.
       drop_early_of_group(head.group);
     }
@@ -329,9 +329,9 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
       return send(connection, *failure);
     if (is_here && group->second->wants_hello(connection))
       return std::shared_ptr(group->second)->on_message(connection, bytes);
-    if (is_here && group->second->take_stranger(connection, bytes)) return;
+    if (is_here && group->second->refuse_foreign_hello(connection, bytes)) return;
     Early early{peer.generation(), {}};
-    if (read_message(bytes, early.hello, rest)) keep_early(early);
+    if (read_message(bytes, early.hello, body)) keep_early(early);
     return;
   }
   if (is_here && head.to == group->second->handle())

@@ -86,7 +86,7 @@ class MulticastImpl {
 
  private:
   struct Event {
-    enum class What { peer, lost, message, notify, connected } what;
+    enum class Kind { peer, lost, message, notify, connected } kind;
     Peer peer;
     std::vector<std::byte> bytes = {};
     NotifyTag tag = {};

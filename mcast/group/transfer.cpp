@@ -87,12 +87,12 @@ void GroupImpl::start_queued() {
         send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
                 {next.data, next.bytes});
     } else {
-      tell_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
+      send_to_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
     }
   }
-  if (num_in_all_ && !has_told_ending_) {
-    has_told_ending_ = true;
-    tell_children(CountMessage{{.kind = Kind::ending}, *num_in_all_});
+  if (num_in_all_ && !has_sent_ending_) {
+    has_sent_ending_ = true;
+    send_to_children(CountMessage{{.kind = Kind::ending}, *num_in_all_});
   }
 }
 
@@ -177,7 +177,7 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
   for (std::uint64_t step = 0; step < message->num_steps; ++step)
     if (const Move move = algorithm_->turn(message->shape, settings_.self, step).receive)
       senders.insert(move.peer);
-  for (const int sender : senders) tell_ready(*find(sender), sequence, room, key);
+  for (const int sender : senders) send_ready(*find(sender), sequence, room, key);
 }
 
 Status GroupImpl::post(void* memory, std::uint64_t bytes) {
@@ -192,11 +192,11 @@ Status GroupImpl::post(void* memory, std::uint64_t bytes) {
   posted_.push_back(posted);
   if (is_going_)
     for (Neighbor& neighbor : neighbors_)
-      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+      send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
   return {};
 }
 
-void GroupImpl::tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+void GroupImpl::send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                            const MemoryKey& key) {
   send_to(neighbor, ReadyMessage{{.kind = Kind::ready}, sequence, bytes, key});
 }
@@ -386,8 +386,8 @@ bool GroupImpl::complete_some() {
       note_all();
     });
   }
-  if (uses_small_ && !is_root() && num_completed_ >= num_told_taken_ + kTakenStep) {
-    num_told_taken_ = num_completed_;
+  if (uses_small_ && !is_root() && num_completed_ >= num_reported_taken_ + kTakenStep) {
+    num_reported_taken_ = num_completed_;
     send_to(*find(0), CountMessage{{.kind = Kind::taken}, num_completed_});
   }
   note_all();

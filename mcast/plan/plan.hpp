@@ -13,13 +13,13 @@ struct PlanOptions {
 };
 
 struct Plan {
-  struct Way {                   // of one group, in the order they were given
+  struct GroupRoute {            // of one group, in the order they were given
     const Tree* tree = nullptr;  // nullptr: the binomial pipeline
     uint32_t height = 0;         // hops from the tree's root to the farthest member's switch
     std::string why;             // it gets no tree
   };
   std::vector<Tree> trees;
-  std::vector<Way> ways;
+  std::vector<GroupRoute> routes;
   Figures figures;  // of the trees
 };
 

@@ -34,7 +34,7 @@ struct Turn {
 // The racks that members are in. The first member of a rack leads it.
 class Racks {
  public:
-  struct Place {
+  struct Position {
     int rack = 0;
     int index = 0;  // in the rack; 0: its leader
   };
@@ -43,7 +43,9 @@ class Racks {
 
   int num_racks() const noexcept { return static_cast<int>(members_.size()); }
   int largest() const noexcept { return largest_; }
-  Place place(int member) const noexcept { return places_[static_cast<std::size_t>(member)]; }
+  Position position(int member) const noexcept {
+    return positions_[static_cast<std::size_t>(member)];
+  }
   // In the order of the list; rack 0 is the root's.
   std::span<const int> members(int rack) const noexcept {
     return members_[static_cast<std::size_t>(rack)];
@@ -52,7 +54,7 @@ class Racks {
 
  private:
   std::vector<std::vector<int>> members_;
-  std::vector<Place> places_;
+  std::vector<Position> positions_;
   int largest_ = 0;
 };
 

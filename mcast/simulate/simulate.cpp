@@ -86,7 +86,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
       free_us = end;
     };
     const double sent = end;
-    const int rack = racks.place(ready.member).rack, there = racks.place(move.peer).rack;
+    const int rack = racks.position(ready.member).rack, there = racks.position(move.peer).rack;
     if (network.oversubscription > 0 && rack != there) {
       const auto uplink = [&](int number) {
         return network.rate / 1e6 * static_cast<double>(racks.members(number).size()) /

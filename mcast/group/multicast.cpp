@@ -24,14 +24,14 @@ namespace mcast {
 
 namespace {
 
-// As in the paper: a thread that found something polls for so long before it sleeps.
+// Time that the thread polls after the last event before it sleeps, as in the paper.
 constexpr auto kPollFor = std::chrono::milliseconds(50);
-// A yield that takes longer has let another thread run, which polling would keep from its work.
+// A longer yield shows that another thread needs this core, so the thread sleeps instead.
 constexpr auto kCrowded = std::chrono::microseconds(10);
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxMessageBytes = 64 << 10;
 constexpr std::size_t kMaxEarly = 100'000;
-constexpr std::size_t kMaxFailures = 10'000;  // that are remembered
+constexpr std::size_t kMaxFailures = 10'000;  // remembered by group
 
 std::size_t count_cores() {
   cpu_set_t set;
@@ -52,7 +52,7 @@ MulticastImpl::MulticastImpl(const NodeSettings& given) : num_cores_(count_cores
     post({.kind = Event::Kind::lost, .peer = peer, .status = why});
   });
   node_->on_message([this](const Peer& peer, Bytes bytes) {
-    if (bytes.size() > kMaxMessageBytes) return;  // not a member's
+    if (bytes.size() > kMaxMessageBytes) return;  // no member sends so much
     post({.kind = Event::Kind::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
   });
   node_->on_notify([this](const Peer& peer, const NotifyTag& tag) {
@@ -81,7 +81,7 @@ void MulticastImpl::post(Event event) {
     std::lock_guard guard(inbox_lock_);
     inbox_.push_back(std::move(event));
   }
-  // A thread of the program moved the Node on.
+  // A thread of the program made the Node's progress.
   if (!is_own_thread()) wake();
 }
 
@@ -105,11 +105,10 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
   }
 }
 
-// A group that nobody joins fails at the member that greets, which reports it; what others leave
-// undone costs no more memory than this.
+// Early hellos are bounded: the sender of a dropped one fails its group by create_timeout_ms.
 void MulticastImpl::keep_early(const Early& early) {
   if (early_.size() >= kMaxEarly) {
-    // The eldest of all is that of its group.
+    // The oldest of all hellos is also the oldest of its group.
     const auto of_group = early_of_.find(early_.front().hello.group);
     of_group->second.pop_front();
     if (of_group->second.empty()) early_of_.erase(of_group);
@@ -164,7 +163,7 @@ Connection& MulticastImpl::use(const std::string& own, const std::string& theirs
     connection->address = theirs;
   }
   connection->groups.insert(&group);
-  // One side connects, the same in every group.
+  // The side with the smaller address connects, so that both agree in every group.
   if (!connection->peer && own < theirs) {
     connection->own = own;
     to_connect_.insert(connection.get());
@@ -290,11 +289,11 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
   if (!read_message(bytes, head, body)) return;
   auto found = by_generation_.find(peer.generation());
   if (head.kind == Kind::identify) {
-    // A peer of another kind, or one that says it twice, is of no interest.
+    // Ignore a malformed or repeated identify.
     if (head.text_bytes != body.size() || body.size() > kMaxTextBytes * 8 ||
         (found != by_generation_.end() && found->second->peer == peer))
       return;
-    // Only who has no connection makes one, so the one before has ended at its side.
+    // A peer connects only without a connection, so the previous one has ended at its side.
     if (found != by_generation_.end()) {
       const Peer before = found->second->peer;
       on_lost(before, {Code::peer_lost, "the connection has ended at its side"});
@@ -385,8 +384,7 @@ bool MulticastImpl::make_calls() {
 void MulticastImpl::sleep() {
   bool armed = node_->arm();
   pollfd wait[2] = {{node_->event_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}};
-  // Where nothing can wake it, because something is to be done that could not be done now, it only
-  // makes room for others.
+  // The Node has work that no descriptor announces: yield instead of sleeping.
   if (!armed) {
     ::sched_yield();
     return;
@@ -414,7 +412,7 @@ void MulticastImpl::run() {
       if (!to_flush_.empty())
         for (Connection* connection : std::vector(to_flush_.begin(), to_flush_.end()))
           any |= flush(*connection);
-      // By index: a group may make another one active.
+      // Indices stay valid: a group may make another one active.
       for (std::size_t i = 0; i < active_.size();) {
         const auto group = active_[i];
         bool has_more = true;
@@ -443,7 +441,7 @@ void MulticastImpl::run() {
       if (after - now > kCrowded) crowded_until = after + kPollFor;
     }
   }
-  // Others are notified why groups ended.
+  // Flush: other members receive the reasons why groups ended.
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(1);
   for (bool is_sent = false; !is_sent && Clock::now() < limit;) {
     if (!node_->progress()) ::sched_yield();

@@ -40,7 +40,7 @@ Status make_plan(const Topology& topology, const std::vector<Group>& groups,
     else if (!status)
       plan->routes[g].why = "no entry is left";
   }
-  // Where entries ran short, groups share trees: the largest keeps it.
+  // Groups share a tree when entries run short: the largest of them keeps it.
   for (const Tree& tree : router.trees()) {
     const uint32_t keeps = *std::ranges::max_element(
         tree.groups, {}, [&](uint32_t g) { return std::pair(members[g].size(), ~g); });

@@ -1,5 +1,5 @@
 #pragma once
-// Which groups get a tree in the switches' tables, and which go from member to member.
+// Chooses the groups that get a tree in the switches' tables; the others use the binomial pipeline.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 #pragma once
-// Schedules: who sends which block to whom in which step of a one-to-many transfer. Pure functions,
-// used alike by groups, by the simulation and by tests.
+// Schedules: the sender, receiver and block of every step of a one-to-many transfer. Pure
+// functions, shared by groups, the simulation and tests.
 //
 // Member 0 is the root and has every block; the others get every block once. In one step a member
 // sends at most one block, of those it had before the step, and receives at most one. Members keep
@@ -66,7 +66,7 @@ struct Shape {
 
 struct Algorithm {
   std::string_view name;
-  // Steps until everybody has everything.
+  // Steps until every member has the message.
   std::uint64_t (*num_steps)(const Shape& shape);
   Turn (*turn)(const Shape& shape, int member, std::uint64_t step);
   bool needs_racks = false;
@@ -80,13 +80,13 @@ extern const Algorithm kHybrid;        // racks begin when their leader has the 
 extern const Algorithm kHybridBlocks;  // leaders pass each block on at once
 
 std::span<const Algorithm* const> algorithms() noexcept;
-// nullptr: there is none of this name.
+// nullptr: no algorithm has this name.
 const Algorithm* find_algorithm(std::string_view name) noexcept;
 
 // The least d with 2^d >= n; n > 0.
 int ceil_log2(int n) noexcept;
 
-// Whom `member` exchanges blocks with for some number of blocks, in order of rank.
+// The members that `member` exchanges blocks with, for any number of blocks, in order of rank.
 std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,
                            int member);
 

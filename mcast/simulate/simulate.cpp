@@ -96,7 +96,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
       pass(down_free_us[static_cast<std::size_t>(there)], uplink(there));
     }
     pass(in_free_us[static_cast<std::size_t>(move.peer)], rate_of(move.peer));
-    // A block that cannot go on holds the sender back: little of it is under way at a time.
+    // A block that waits for a link blocks its sender, which has little in flight at a time.
     from.free_us = std::max(sent, end);
     to.here_us[move.block] = end + network.latency_us;
     if (--to.num_missing == 0)

@@ -48,7 +48,7 @@ std::vector<std::string> command_of(const SendOptions& options, const Target& ta
   return command;
 }
 
-// The transfer can't go on.
+// Ends the transfer.
 struct TransferFailed {
   std::string why;
 };
@@ -135,7 +135,7 @@ void Sender::start() {
   remotes_.listen();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
-    // Bytes on their way to a listener may be read by others.
+    // The network to a listener is not trusted: send the salt instead of the secret.
     remotes_.send_line(remote, options_.targets[i].listens ? fmt::format("salt {}", salt)
                                                            : fmt::format("secret {}", secret));
     for (const std::string& address : near)
@@ -153,15 +153,16 @@ void Sender::start() {
   });
   for (Remote& remote : remotes_.all())
     if (remote.is_gone || remote.address.empty())
-      remotes_.give_up(remote, (remote.is_gone ? "its receiver could not be started"
-                                               : "its receiver does not answer") +
-                                   (remote.banner.empty() ? "" : "; it said: " + remote.banner));
+      remotes_.give_up(
+          remote,
+          (remote.is_gone ? "its receiver could not be started" : "its receiver does not answer") +
+              (remote.banner.empty() ? "" : "; last output: " + remote.banner));
   form_group();
 }
 
-// Of all receivers that live; what some of them have not written is sent again.
+// Makes a group of all live receivers and repeats the messages that some have not written.
 void Sender::form_group() {
-  // A dead receiver is known soon by its pipe.
+  // The pipe of a dead receiver closes soon.
   if (has_failed_)
     remotes_.wait(1000, [&] {
       return std::ranges::any_of(remotes_.all(), [](const Remote& remote) {
@@ -184,7 +185,7 @@ void Sender::form_group() {
       if (is_gone) remotes_.give_up(remote, "its receiver has ended");
       if (!remote.is_given_up) live.push_back(&remote);
     }
-    if (live.empty()) throw TransferFailed{"no host is left"};
+    if (live.empty()) throw TransferFailed{"the transfer failed on all hosts"};
     GroupSettings settings;
     settings.id = ++group_id_;
     settings.members.push_back(own_);
@@ -227,7 +228,7 @@ void Sender::form_group() {
                                                        remotes_.changed().notify_all();
                                                      }});
     if (!group_->ready()) {
-      // The member at fault ends soon, or stops answering.
+      // The pipe or the join timeout identifies the failed member.
       ::usleep(100'000);
       continue;
     }
@@ -256,7 +257,7 @@ void Sender::retire() {
   }
 }
 
-// Waits, and mends the group meanwhile.
+// Waits until done() holds, and makes the group anew whenever it fails.
 template <class F>
 void Sender::wait_until(F&& done) {
   for (;;) {
@@ -330,7 +331,7 @@ void Sender::send_plan() {
     for (const Remote& remote : remotes_.all()) {
       std::vector<bool> lacks(sources_.size(), false);
       if (!from_ranges(remote.lack, lacks))
-        throw TransferFailed{remote.host + " sends what makes no sense"};
+        throw TransferFailed{remote.host + ": its receiver sent an invalid list of files"};
       for (std::size_t i = 0; i < lacks.size(); ++i)
         if (lacks[i]) lacks_[i] = true;
       if (!remote.is_given_up && !remote.is_gone) note_held(remote, lacks);
@@ -358,7 +359,7 @@ void Sender::note_held(const Remote& remote, const std::vector<bool>& lacks) {
   }
 }
 
-// Lets receivers keep the block of a file that they have. False: theirs differs.
+// Sends a record to reuse a block that the receivers have. False: theirs differs.
 bool Sender::send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
                              Writer& writer, crypto_generichash_state& hash) {
   std::vector<std::byte> block(length);
@@ -388,8 +389,8 @@ void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Wr
   std::uint64_t at = 0;
   bool is_whole = file >= 0;
   std::string read_error = file >= 0         ? ""
-                           : errno == ELOOP  ? "a link is on the way there by now"
-                           : errno == ESTALE ? "it is no file any more"
+                           : errno == ELOOP  ? "its path now leads through a link"
+                           : errno == ESTALE ? "it is no longer a file"
                                              : std::strerror(errno);
   const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
   const auto held = held_.find(index);
@@ -505,9 +506,9 @@ bool Sender::finish() {
   if (options_.deletes && std::ranges::any_of(sources_, [](const Source& source) {
         return source.entry.kind == EntryKind::unreadable;
       }))
-    fmt::print(
-        stderr,
-        "weft-copy: what could not be read, and all below it, stays as it is on the hosts\n");
+    fmt::print(stderr,
+               "weft-copy: --delete has kept, on the hosts, what could not be read here and all "
+               "below it\n");
   std::size_t num_good = 0, num_deleted = 0;
   std::lock_guard guard(remotes_.lock());
   for (const Remote& remote : remotes_.all()) {
@@ -546,7 +547,7 @@ int Sender::run() {
       input.entry.uid = ::geteuid();
       input.entry.gid = ::getegid();
       input.entry.mtime_s = ::time(nullptr);
-      if (!is_safe_path(input.entry.path)) throw TransferFailed{"--name is no file name"};
+      if (!is_safe_path(input.entry.path)) throw TransferFailed{"--name is not a valid file name"};
       sources_.push_back(input);
     }
     if (Status status = scan(paths, sources_, read_errors_); !status)

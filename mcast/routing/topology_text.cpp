@@ -1,8 +1,9 @@
 // A fabric as text: what ibnetdiscover prints, and ibsim's net files.
 //
 // Ports may name nodes that come later, so cables are resolved when the whole text has been read;
-// each keeps its line for messages. Lines outside a node that say nothing known are passed over:
-// saved terminal output begins with prompts. Inside a node they would hide a port that was cut off.
+// each keeps its line for messages. Unknown lines outside a node are skipped, as saved terminal
+// output begins with prompts; inside a node they are errors, as they may be a port that was cut
+// off.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -231,7 +232,7 @@ class Reader {
     if (include_depth_ == kMaxIncludes) return bad("files include each other too deep");
     std::error_code error;
     std::ifstream in;
-    // Nothing but files: a device or a pipe might never end.
+    // Only regular files: a device or a pipe might never end.
     if (std::filesystem::is_regular_file(full, error)) in.open(full);
     if (!in.is_open()) return bad(full.string() + ": cannot be read");
     ++include_depth_;

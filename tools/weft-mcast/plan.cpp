@@ -1,4 +1,4 @@
-// weft-mcast plan: the files, and what is printed.
+// weft-mcast plan: its files and its output.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -89,8 +89,8 @@ int run_plan(const PlanFiles& files, const PlanOptions& options) {
   if (!status) return fail(status);
   if (plan.figures.colors > kLastMlid - kFirstMlid + 1)
     return fail({Code::bad_argument,
-                 fmt::format("there are more entries than MLIDs to number them: set --entries to "
-                             "{} or less",
+                 fmt::format("the trees need more entries than there are MLIDs: set --entries to "
+                             "at most {}",
                              kLastMlid - kFirstMlid + 1)});
   print(groups, plan);
   OutputFiles output;

@@ -24,8 +24,7 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-// Bytes that the host can still give, and this process may still take; the largest number if
-// unknown.
+// Bytes that the host has available for this process; the largest number if unknown.
 std::uint64_t available_bytes() {
   std::uint64_t bytes = ~std::uint64_t{0};
   std::ifstream in("/proc/meminfo");
@@ -57,7 +56,7 @@ std::string mib(std::uint64_t bytes) { return std::to_string((bytes >> 20) + 1) 
 int share_of_cores(const transport::Job& job) {
   int num_here = 0;
   for (int rank = 0; rank < job.size(); ++rank) num_here += job.same_host(rank, job.rank()) ? 1 : 0;
-  // A rank that was bound to some cores has those for itself.
+  // The launcher has bound this rank to cores of its own.
   cpu_set_t set;
   const auto cpus = static_cast<int>(usable_cpus().size());
   const auto online =

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 
@@ -20,6 +19,7 @@
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
+#include "load_progress.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/process.hpp"
@@ -33,41 +33,6 @@ struct Arc {
 struct WeightedArc {
   VertexId row, other;
   Weight weight;
-};
-
-// Rank 0's once-a-second word to the user.
-class LoadProgress {
- public:
-  using Callback = std::function<void(const char*, double)>;
-  LoadProgress(const Callback& callback, bool mine, const char* what, std::uint64_t total)
-      : callback_(callback), active_(mine && callback), what_(what), total_(total) {}
-  void add(std::uint64_t amount) {
-    const std::uint64_t done = done_.fetch_add(amount, std::memory_order_relaxed) + amount;
-    if (!active_) return;
-    const std::int64_t now = now_ms();
-    std::int64_t last = reported_at_ms_.load(std::memory_order_relaxed);
-    // One thread reports, and none waits for it.
-    if (now - last < 1000 ||
-        !reported_at_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed))
-      return;
-    callback_(what_, total_ == 0
-                         ? 1
-                         : std::min(1.0, static_cast<double>(done) / static_cast<double>(total_)));
-  }
-
- private:
-  static std::int64_t now_ms() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
-
-  const Callback& callback_;
-  bool active_;
-  const char* what_;
-  std::uint64_t total_;
-  std::atomic<std::uint64_t> done_{0};
-  std::atomic<std::int64_t> reported_at_ms_{now_ms()};
 };
 
 class Loader {
@@ -622,34 +587,6 @@ class Loader {
 
 Graph loadGraph(transport::Job& job, const std::string& path, const LoadOptions& options) {
   return Loader(job, path, options).load();
-}
-
-Code Graph::read_row(int owner, int thread, VertexId vertex, RowCache::Row& row) const {
-  const RemoteRows& rows = remote_out_[static_cast<std::size_t>(owner)];
-  const std::uint64_t index = vertex - cut_[static_cast<std::size_t>(owner)];
-  std::uint64_t ends[2] = {};
-  Code code = job_->rdma_read(thread, rows.offsets.part(index * 8, sizeof ends), ends, sizeof ends);
-  if (code != Code::ok) return code;
-  if (ends[0] > ends[1] || ends[1] > rows.vertices.bytes / sizeof(VertexId)) return Code::corrupt;
-  const std::size_t size = ends[1] - ends[0];
-  row.vertices.resize(size);
-  if (size == 0) return Code::ok;
-  const auto from = rows.vertices.part(ends[0] * sizeof(VertexId), size * sizeof(VertexId));
-  code = job_->rdma_read(thread, from, row.vertices.data(), size * sizeof(VertexId));
-  if (code != Code::ok || rows.weights.bytes == 0) return code;
-  row.weights.resize(size);
-  return job_->rdma_read(thread, rows.weights.part(ends[0] * sizeof(Weight), size * sizeof(Weight)),
-                         row.weights.data(), size * sizeof(Weight));
-}
-
-int Graph::owner(VertexId vertex) const noexcept {
-  if (cut_.size() <= 17) {
-    int owner = 0;
-    for (std::size_t p = 1; p + 1 < cut_.size(); ++p) owner += vertex >= cut_[p] ? 1 : 0;
-    return owner;
-  }
-  return static_cast<int>(std::upper_bound(cut_.begin() + 1, cut_.end() - 1, vertex) -
-                          (cut_.begin() + 1));
 }
 
 }  // namespace weft::graph

@@ -114,7 +114,7 @@ bool decode(Reader& reader, Entry& entry);
 
 // Escapes arbitrary bytes as %xx for the lines between the sender and its receivers.
 std::string quote(std::string_view text);
-// For people: control characters, of which a line's end would begin a false line, as \xHH.
+// For messages: escapes control characters as \xHH, so that a name cannot begin a line of its own.
 std::string printable(std::string_view text);
 bool unquote(std::string_view text, std::string& bytes);
 // Derives the secret of one transfer from the listeners' secret, which may be empty, and a public

@@ -1,35 +1,22 @@
 #include "mcast/copy/sender.hpp"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sodium.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
-#include <map>
-#include <memory>
+#include <ctime>
 #include <sstream>
 
-#include "mcast/copy/remote.hpp"
-#include "mcast/copy/sender_tree.hpp"
+#include "mcast/copy/sender_impl.hpp"
 #include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
-#include "weft/multicast.hpp"
 
 namespace weft::copy {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kMessageBytes = 8 << 20;
 constexpr std::size_t kWindow = 4;  // messages that some receiver has not written
-constexpr std::size_t kPartHead = 32;
-constexpr std::size_t kEndBytes = 64;
 constexpr int kStartMs = 60'000, kJoinMs = 15'000;
 constexpr auto kProgressStep = std::chrono::milliseconds(500);
 
@@ -48,60 +35,7 @@ std::vector<std::string> command_of(const SendOptions& options, const Target& ta
   return command;
 }
 
-// Ends the transfer.
-struct TransferFailed {
-  std::string why;
-};
-
-class Sender {
- public:
-  explicit Sender(const SendOptions& options) : options_(options) {}
-  int run();
-
- private:
-  struct PendingMessage {  // a message that some receiver has not written
-    std::uint64_t number;
-    std::byte* data;
-    std::uint64_t bytes;
-    bool is_sent = false;  // its memory is free as far as the group goes
-  };
-
-  void start();
-  void form_group();
-  void send_pending(PendingMessage& pending);
-  std::byte* take_buffer();
-  Writer begin_message(std::byte* data, MessageKind kind);
-  void submit(std::byte* data, std::uint64_t bytes);
-  template <class F>
-  void wait_until(F&& done);
-  void retire();
-  void send_plan();
-  void note_held(const Remote& remote, const std::vector<bool>& lacks);
-  bool send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
-                       Writer& writer, crypto_generichash_state& hash);
-  void send_files();
-  void send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer);
-  void flush(std::byte*& data, std::unique_ptr<Writer>& writer);
-  void show_progress(bool is_last);
-  bool finish();
-
-  const SendOptions& options_;
-  std::vector<Source> sources_;
-  std::vector<std::string> read_errors_;                    // here
-  std::vector<bool> lacks_;                                 // at some receiver
-  std::map<std::uint32_t, std::vector<BlockDigest>> held_;  // by all that lack the file
-  std::uint64_t bytes_to_send_ = 0, bytes_sent_ = 0, num_files_sent_ = 0;
-
-  std::string own_;
-  Remotes remotes_;
-  std::unique_ptr<Multicast> multicast_;
-  std::unique_ptr<Group> group_;
-  bool has_failed_ = false;  // the group; under the remotes' lock
-  std::uint64_t group_id_ = 0, last_number_ = 0;
-  std::deque<PendingMessage> pending_;
-  std::vector<std::byte*> free_;
-  Clock::time_point began_ = Clock::now(), shown_{};
-};
+}  // namespace
 
 void Sender::start() {
   unsigned char random[32];
@@ -341,135 +275,6 @@ void Sender::send_plan() {
     if (lacks_[i]) bytes_to_send_ += sources_[i].entry.size;
 }
 
-void Sender::note_held(const Remote& remote, const std::vector<bool>& lacks) {
-  for (std::size_t i = 0; options_.resumes && i < lacks.size(); ++i) {
-    if (!lacks[i] || sources_[i].entry.size < kResumeFileBytes) continue;
-    const auto index = static_cast<std::uint32_t>(i);
-    const auto theirs = remote.held.find(index);
-    const auto [held, is_first] = held_.try_emplace(index);
-    if (theirs == remote.held.end()) {
-      held->second.clear();
-    } else if (is_first) {
-      held->second = theirs->second;
-    } else {
-      held->second.resize(std::min(held->second.size(), theirs->second.size()));
-      for (std::size_t block = 0; block < held->second.size(); ++block)
-        if (held->second[block] != theirs->second[block]) held->second[block] = kNoDigest;
-    }
-  }
-}
-
-// Sends a record to reuse a block that the receivers have. False: theirs differs.
-bool Sender::send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
-                             Writer& writer, crypto_generichash_state& hash) {
-  std::vector<std::byte> block(length);
-  if (!read_range(file, at, block) || block_digest(block) != held_[index][at / kResumeBlockBytes])
-    return false;
-  crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(block.data()), length);
-  writer.number(RecordKind::kept);
-  writer.number(index);
-  writer.number(at);
-  writer.number(static_cast<std::uint32_t>(length));
-  bytes_to_send_ -= length;
-  return true;
-}
-
-void Sender::flush(std::byte*& data, std::unique_ptr<Writer>& writer) {
-  if (data != nullptr) submit(data, writer->size());
-  data = take_buffer();
-  writer = std::make_unique<Writer>(begin_message(data, MessageKind::data));
-}
-
-void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer) {
-  const Source& source = sources_[index];
-  const bool is_input = source.from.empty();
-  const int file = is_input ? STDIN_FILENO : open_source(source);
-  crypto_generichash_state hash;
-  crypto_generichash_init(&hash, nullptr, 0, sizeof(Digest));
-  std::uint64_t at = 0;
-  bool is_whole = file >= 0;
-  std::string read_error = file >= 0         ? ""
-                           : errno == ELOOP  ? "its path now leads through a link"
-                           : errno == ESTALE ? "it is no longer a file"
-                                             : std::strerror(errno);
-  const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
-  const auto held = held_.find(index);
-  const std::size_t num_held = held == held_.end() ? 0 : held->second.size();
-  while (is_whole && at < most) {
-    if (!is_input) {
-      // Holes are not sent.
-      const off_t next = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
-      if (next < 0 && errno == ENXIO) break;
-      if (next > 0) at = static_cast<std::uint64_t>(next);
-      if (at >= most) break;
-    }
-    if (writer->left() < kPartHead + kEndBytes + 4096) flush(data, writer);
-    std::size_t room = std::min<std::uint64_t>(writer->left() - kPartHead - kEndBytes, most - at);
-    if (at / kResumeBlockBytes < num_held) {
-      const std::uint64_t left = kResumeBlockBytes - at % kResumeBlockBytes;
-      const std::size_t length = std::min<std::uint64_t>(left, most - at);
-      if (left == kResumeBlockBytes && send_kept_block(index, file, at, length, *writer, hash)) {
-        at += length;
-        continue;
-      }
-      room = std::min<std::size_t>(room, left);
-    }
-    if (!is_input)
-      if (const off_t hole = ::lseek(file, static_cast<off_t>(at), SEEK_HOLE);
-          hole > static_cast<off_t>(at))
-        room = std::min<std::uint64_t>(room, static_cast<std::uint64_t>(hole) - at);
-    const std::size_t head = writer->size();
-    writer->number(RecordKind::part);
-    writer->number(index);
-    writer->number(at);
-    writer->number(std::uint32_t{0});
-    const ssize_t length = is_input ? ::read(file, writer->at(), room)
-                                    : ::pread(file, writer->at(), room, static_cast<off_t>(at));
-    if (length <= 0) {
-      writer->skip(head - writer->size());
-      if (length < 0 && errno == EINTR) continue;
-      if (length < 0) read_error = std::strerror(errno);
-      if (length == 0 && !is_input) read_error = "it became shorter while it was copied";
-      is_whole = read_error.empty();
-      break;
-    }
-    writer->set(writer->size() - 4, static_cast<std::uint32_t>(length));
-    crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(writer->at()),
-                              static_cast<unsigned long long>(length));
-    writer->skip(static_cast<std::size_t>(length));
-    at += static_cast<std::uint64_t>(length);
-  }
-  struct stat now;
-  if (is_whole && !is_input && ::fstat(file, &now) == 0 &&
-      (static_cast<std::uint64_t>(now.st_size) != source.entry.size ||
-       now.st_mtim.tv_sec != source.entry.mtime_s ||
-       now.st_mtim.tv_nsec != static_cast<long>(source.entry.mtime_ns))) {
-    is_whole = false;
-    read_error = "it changed while it was copied";
-  }
-  if (file >= 0 && !is_input) ::close(file);
-  if (!is_whole) read_errors_.push_back(source.from + ": " + read_error);
-  if (writer->left() < kEndBytes) flush(data, writer);
-  Digest digest;
-  crypto_generichash_final(&hash, digest.data(), digest.size());
-  writer->number(RecordKind::file_end);
-  writer->number(index);
-  writer->number(is_input ? at : source.entry.size);
-  writer->number(static_cast<std::uint8_t>(is_whole ? 1 : 0));
-  std::memcpy(writer->at(), digest.data(), digest.size());
-  writer->skip(digest.size());
-  if (is_whole) ++num_files_sent_;
-}
-
-void Sender::send_files() {
-  std::byte* data = nullptr;
-  std::unique_ptr<Writer> writer;
-  flush(data, writer);
-  for (std::size_t i = 0; i < sources_.size(); ++i)
-    if (lacks_[i]) send_file(static_cast<std::uint32_t>(i), data, writer);
-  submit(data, writer->size());
-}
-
 void Sender::show_progress(bool is_last) {
   if (options_.is_quiet || ::isatty(STDERR_FILENO) == 0) return;
   const Clock::time_point now = Clock::now();
@@ -572,8 +377,6 @@ int Sender::run() {
   group_.reset();
   return 1;
 }
-
-}  // namespace
 
 int run_sender(const SendOptions& options) {
   Sender sender(options);

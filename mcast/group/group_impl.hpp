@@ -1,5 +1,5 @@
 #pragma once
-// GroupImpl: one member of one group. All members are guarded by the Multicast's lock, unless noted
+// GroupImpl: one member of one group. All fields are guarded by the Multicast's lock, unless noted
 // otherwise; advance() and the on_... functions run on its thread.
 //
 // Control messages use a binomial tree of members, data the edges of the schedule; the other ends

@@ -59,7 +59,7 @@ static void share(int n, int parts, int index, int* first, int* count) {
   *first = n / parts * index + (index < n % parts ? index : n % parts);
 }
 
-// What the plate is at the start: cold, with a hot disc and a hot bar, and its upper edge heated.
+// The initial plate: cold, with a hot disc and a hot bar, and its upper edge heated.
 static double start_value(int n, int row, int col) {
   const double y = (row + 0.5) / n, x = (col + 0.5) / n;
   const double dy = y - 0.62, dx = x - 0.35;

@@ -1,5 +1,5 @@
 #pragma once
-// What the examples have around them: a job, and one message for what is wrong.
+// The main of the examples: a job, and one message for an error.
 #include <cstdio>
 
 #include "weft/graph.hpp"

@@ -3,9 +3,9 @@
 //
 //   weftrun -n 2 graph_k_core GRAPH
 //
-// For k = 1, 2, ...: vertices with fewer than k neighbors left go, and take one neighbor from each
-// of theirs, until none goes any more (Matula, Beck, J. ACM 1983). What goes while k is looked for
-// has core number k - 1.
+// For k = 1, 2, ...: vertices with fewer than k neighbors left are removed, which lowers the
+// degrees of their neighbors, until none is removed any more (Matula, Beck, J. ACM 1983). Vertices
+// that are removed in round k have core number k - 1.
 #include <algorithm>
 #include <cstdio>
 

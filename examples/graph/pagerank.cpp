@@ -3,8 +3,8 @@
 //   weftrun -n 2 graph_pagerank GRAPH
 //
 // Every vertex begins with 1; in an iteration it gives its value, divided by its edges out, along
-// each of them, and becomes 0.15 + 0.85 times what it gets. What it gives is what the step reads of
-// it, and what it gets is what the step adds up, so a step has two arrays.
+// each of them, and becomes 0.15 + 0.85 times the sum of the shares it receives. A step reads the
+// shares and adds up the sums, so it has two arrays.
 #include <cstdio>
 
 #include "in_job.hpp"

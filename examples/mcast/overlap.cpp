@@ -6,7 +6,7 @@
 //   weftrun -n 8 mcast_overlap senders       figure 10: groups of all ranks that differ in their
 //       root, one, half and all of them, send at the same time.
 //   weftrun -n 8 mcast_overlap share         two groups with the same members and root send as much
-//       as they can; which part of the bytes each has moved when the first one is through.
+//       as they can; the share of the bytes that each has moved when the first one completes.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <time.h>
@@ -197,14 +197,14 @@ struct Stream {  // one group of all ranks
   std::atomic<int> num_complete{0};
 };
 
-// Groups with these roots each send so many messages; the times of their ends, everywhere.
+// Groups with these roots each send so many messages. Returns the times of their ends at all ranks.
 void run_streams(weft::transport::Job& job, weft::Multicast& multicast, const Options& options,
                  const std::string& algorithm, const std::vector<int>& roots, int num_messages,
                  std::uint64_t first_id, bool shows_shares) {
   const Memory memory(multicast, roots.size(), options.bytes);
   std::vector<Stream> streams(roots.size());
   std::atomic<double> last{0};
-  // What every group has when the first one is through here.
+  // The bytes of every group when the first one completes here.
   std::vector<double> seen(roots.size(), 0);
   std::atomic<bool> has_seen{false};
   for (std::size_t g = 0; g < roots.size(); ++g) {

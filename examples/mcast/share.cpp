@@ -1,5 +1,5 @@
-// share FILE: rank 0 of a job sends a file to all ranks, each of which passes on what it gets; each
-// prints what it has. Then every second rank answers to a group of its own, led by the last one.
+// share FILE: rank 0 of a job sends a file to all ranks, each of which forwards its blocks and
+// prints a checksum. Then every second rank joins a second group, whose root is the last of them.
 //
 //   weftrun -n 4 share model.bin
 //   weftrun --hosts a,b,c -n 3 share model.bin
@@ -38,7 +38,7 @@ void share(weft::Multicast& multicast, std::uint64_t id, std::vector<int> ranks,
                     }});
   check(group.ready());
   if (group.rank() == 0) check(group.send(bytes.data(), bytes.size()));
-  check(group.close());  // everybody has it
+  check(group.close());  // all members have it
 }
 
 }  // namespace

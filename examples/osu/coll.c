@@ -81,8 +81,8 @@ static void run_scatter(Call* c) {
   MPI_Scatter(c->send, c->count, MPI_CHAR, c->recv, c->count, MPI_CHAR, c->root, MPI_COMM_WORLD);
 }
 
-// The checks fill their input, call once and look at the result. A block's pattern names its
-// sender, its receiver and the call, so a block that went astray is seen. -1 stands for everyone.
+// The checks fill their input, call once and compare the result. A block's pattern depends on its
+// sender, its receiver and the call, so a misplaced block is detected. -1 stands for all ranks.
 
 static unsigned block_seed(const Call* c, int from, int to) {
   return (unsigned)(from * 37 + (to + 1) * 101 + c->root * 5);
@@ -104,8 +104,8 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// Nobody may leave a barrier before the last has entered. The clock is one for all processes of a
-// host; over several hosts nothing can be said.
+// No rank may leave a barrier before the last has entered. Processes of one host share a clock;
+// between hosts this is not checked.
 static bool check_barrier(Call* c) {
   MPI_Comm host;
   int on_host;
@@ -174,7 +174,7 @@ static void fill_summands(Call* c) {
   for (int i = 0; i < c->count; ++i) ((float*)c->send)[i] = summand(c, c->rank, i);
 }
 
-// Whether recv holds the sums of positions first to first + num - 1.
+// True if recv holds the sums of positions first to first + num - 1.
 static bool sums_arrived(const Call* c, int first, int num) {
   for (int i = 0; i < num; ++i) {
     float sum = 0;
@@ -257,7 +257,7 @@ static double timed_calls(void* context, size_t bytes, long iters) {
   return s->call.whole_s;
 }
 
-// A barrier is its own separation: the calls follow each other at once.
+// Barriers need no barrier between them: the calls follow each other at once.
 static double timed_barriers(void* context, size_t bytes, long iters) {
   State* s = context;
   (void)bytes;

@@ -1,7 +1,7 @@
 // Idle latency of nonblocking collectives: `idle`. Each collective is called blocking and as its
-// nonblocking form with MPI_Wait right behind it, in turns of some hundred calls; printed is the
-// median of the turns' means on rank 0 and the ratio, which says what a program pays for the form
-// when it has nothing to do meanwhile.
+// nonblocking form followed by MPI_Wait, in alternating rounds of some hundred calls. It prints the
+// medians of the rounds' means on rank 0 and their ratio: the overhead of the nonblocking form for
+// a program that has nothing to overlap.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

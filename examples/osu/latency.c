@@ -51,7 +51,7 @@ static double ping_pong(void* context, size_t bytes, long iters) {
   return MPI_Wtime() - start;
 }
 
-// What half of most round trips takes, in us, as perftest's t_typical: interruptions do not count.
+// The median of half the round trip, in us, as perftest's t_typical: interruptions do not count.
 static double median_us(State* s, size_t bytes, long iters) {
   double* times = buffer_alloc((size_t)iters * sizeof *times);
   for (long i = 0; i < iters; ++i) times[i] = ping_pong(s, bytes, 1);
@@ -62,7 +62,7 @@ static double median_us(State* s, size_t bytes, long iters) {
 
 static bool arrived(const State* s, size_t bytes, unsigned seed) {
   if (s->type == MPI_CHAR) return pattern_matches(s->recv, bytes, seed);
-  // What lies between the blocks is the pattern that was there before.
+  // The gaps between the blocks must keep their old pattern.
   unsigned char* expected = buffer_alloc(kStride * bytes);
   unsigned char* before = buffer_alloc(kStride * bytes);
   pattern_fill(expected, kStride * bytes, seed);

@@ -1,5 +1,5 @@
-// What the OSU-style benchmark programs of this folder share: options, buffers, data patterns,
-// the choice of iteration counts, and output.
+// Shared by the OSU-style benchmark programs of this folder: options, buffers, data patterns, the
+// choice of iteration counts, and output.
 //
 // The programs are plain C11 and MPI, so any library's mpicc builds them:
 //   mpicc -O2 -pthread latency.c osu.c -o latency

@@ -1,5 +1,5 @@
-// What of a transfer is hidden while the program does something else: `overlap NAME [options]`,
-// NAME isend (rank 0 sends, rank 1 receives, the others wait) or iallreduce.
+// Overlap of a transfer with other work of the program: `overlap NAME [options]`, NAME isend (rank
+// 0 sends, rank 1 receives, the others wait) or iallreduce.
 //
 // Per size, means over the ranks that take part of medians: what the transfer takes when nothing is
 // between its start and its end; and with 1.5 times as long between them, once asleep and once
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes = next_size(bytes)) {
     measure(&c, bytes, iters / 5 + 1, true, kNothing, 0, rounds);  // warm
     const Cost transfer = measure(&c, bytes, iters, true, kNothing, 0, rounds);
-    // Everybody has the same between.
+    // All ranks use the same time between.
     double transfer_us = c.rank < num_taking_part ? transfer.wall_us : 0;
     MPI_Allreduce(MPI_IN_PLACE, &transfer_us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     double values[5] = {transfer_us}, sums[5] = {0};

@@ -110,7 +110,7 @@ static double timed(void* context, size_t bytes, long iters) {
 // word.
 static size_t room_for(size_t bytes) { return bytes > 256 ? bytes : 256; }
 
-// Puts what the other side then has, gets what that has; the rest is counted.
+// Checks data: puts are compared at the target, gets with the target's memory; atomics are counted.
 static bool check(Run* run, size_t bytes) {
   State* s = &run->state;
   const Operation* operation = run->operation;

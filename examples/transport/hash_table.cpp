@@ -1,11 +1,11 @@
-// hash_table: a table over the memory of all ranks, used with one-sided access alone: nobody serves
-// it. Threads of all ranks count how often each key occurs, and look the counts up afterwards.
+// hash_table: a table over the memory of all ranks, with one-sided access alone and no server.
+// Threads of all ranks count the occurrences of each key, and look the counts up afterwards.
 //
 //   weftrun -n 2 hash_table [--threads T] [--keys N]
 //
 // A slot is two words: the key plus 1 (0: free), and the count. A key's slot is searched from where
-// its hash points, slot by slot. Whoever finds a free slot takes it with cas; who loses that race
-// sees whose it is now. A slot is never freed, so a key found is found for good.
+// its hash points, slot by slot. A thread claims a free slot with cas; one that loses that race
+// reads the winner's key. Slots are never freed, so a key stays in its slot.
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -61,7 +61,7 @@ class Table {
  private:
   static constexpr std::size_t kSlotBytes = 16;
 
-  // The i-th place to look for a key.
+  // The i-th slot to probe for a key.
   weft::RemoteMemory slot_of(std::uint64_t key, std::size_t i) const {
     const std::uint64_t hash = (key + 1) * 0x9E37'79B9'7F4A'7C15u;
     const std::size_t at = ((hash >> 20) + i) % (slots_ * parts_.size());
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     for (int t = 0; t < num_threads; ++t) threads.emplace_back([&body, t] { body(t); });
     for (auto& thread : threads) thread.join();
   };
-  // Everybody adds to every key, at once and in another order.
+  // All threads add to every key, concurrently and in different orders.
   with_threads([&](int t) {
     const auto start = static_cast<unsigned>(job.rank() * num_threads + t) * 7919u;
     for (std::uint64_t i = 0; i < num_keys; ++i) {

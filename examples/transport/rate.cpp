@@ -79,7 +79,7 @@ std::uint64_t receive_runs(weft::Exchange<std::uint64_t>& exchange, int thread, 
   return sum;
 }
 
-// What the MPI twins do by hand: 256 messages are gathered, and sent by one call.
+// Batching by hand, as in the MPI twins: 256 messages are gathered and sent by one call.
 void send_runs(weft::Exchange<std::uint64_t>& exchange, int thread, std::uint64_t num) {
   std::uint64_t messages[256];
   for (std::uint64_t i = 0; i < num;) {
@@ -118,7 +118,7 @@ void measure_rate(weft::Job& job, Report& report, bool runs, int num_threads, do
                    static_cast<double>(per_thread) * num_threads / took / 1e6, "million/s");
       return;
     }
-    // The first turn told how many fill the time.
+    // The first round has measured the number of messages that fills the time.
     double factor = std::clamp(seconds / took, 1.0, 1000.0);
     require(job.all_reduce(factor, weft::Min()), "all_reduce");
     per_thread = static_cast<std::uint64_t>(static_cast<double>(per_thread) * factor);
@@ -192,8 +192,8 @@ void measure_blocks(weft::Job& job, Report& report, double seconds) {
   }
 }
 
-// The end of a phase: one in which nobody has sent anything, and one in which each thread has sent
-// one message to the other rank. Beside it an allreduce of what it adds up.
+// The end of a phase: without any message, and with one message of each thread to the other rank.
+// Beside it an allreduce of the counts that quiesce adds up.
 void measure_quiesce(weft::Job& job, Report& report, int num_threads, double seconds) {
   weft::Exchange<std::uint64_t> exchange(job, num_threads);
   for (const bool sends : {false, true}) {
@@ -239,8 +239,8 @@ double copy_us(double seconds, auto&& copy) {
   return took / num * 1e6;
 }
 
-// Both are at work on memory of rank 1: rank 0 measures, rank 1 waits. Beside it the same between
-// threads of one process: what the machine can do.
+// Rank 0 accesses memory of rank 1, which waits. Beside it the same between threads of one process,
+// which is the machine's limit.
 void measure_reads(weft::Job& job, Report& report, double seconds) {
   void* address = nullptr;
   weft::RemoteMemory mine;
@@ -250,7 +250,7 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
   require(job.all_gather(mine, all), "all_gather");
   if (job.rank() == 0) {
     std::vector<char> local(1 << 20);
-    // As allocated memory is: at the start of a page, which matters to the processor.
+    // Page-aligned, as allocated memory is: alignment changes the copy's speed.
     const std::unique_ptr<void, void (*)(void*)> other(std::aligned_alloc(4096, 1 << 20),
                                                        std::free);
     std::thread([&] { std::memset(other.get(), 1, 1 << 20); }).join();
@@ -261,7 +261,7 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
           copy_us(seconds,
                   [&] { require(job.rdma_read(0, all[1], local.data(), bytes), "rdma_read"); }),
           "us");
-      // Not known to the compiler, as in any other program.
+      // The compiler must not know the length, as in any other program.
       const volatile std::size_t length = bytes;
       report.add("machine_read", 1, 2, size,
                  copy_us(seconds, [&] { std::memcpy(local.data(), other.get(), length); }), "us");
@@ -271,8 +271,8 @@ void measure_reads(weft::Job& job, Report& report, double seconds) {
   require(job.release(address), "release");
 }
 
-// Operations a second on a word that nobody else touches, and the same between threads of one
-// process: what the machine can do.
+// Operations a second on an uncontended word, beside the same between threads of one process, which
+// is the machine's limit.
 void measure_atomics(weft::Job& job, Report& report, double seconds) {
   void* address = nullptr;
   weft::RemoteMemory mine;
@@ -375,8 +375,8 @@ Memory memory_of_process() {
   return memory;
 }
 
-// What an exchange adds to the memory of rank 0: opened, and after a storm of everybody to
-// everybody, beside what docs/use/transport.md says is the most.
+// The memory that an exchange adds to rank 0: when opened, and after a storm between all ranks,
+// beside the maximum that docs/use/transport.md states.
 void measure_memory(weft::Job& job, Report& report, int num_threads) {
   require(job.barrier(), "barrier");
   const Memory before = memory_of_process();

@@ -34,7 +34,7 @@ constexpr std::size_t kShared = 64 * 1024;  // messages in a shared buffer
 
 int rank = 0;
 
-// Waits politely: there are more threads than cores.
+// Yields while waiting, as there are more threads than cores.
 template <class Done>
 void wait_until(Done&& done) {
   for (unsigned i = 0; !done(); ++i)
@@ -44,15 +44,15 @@ void wait_until(Done&& done) {
 // A buffer that threads fill and one thread empties.
 struct Shared {
   std::vector<std::uint64_t> data = std::vector<std::uint64_t>(kShared);
-  std::atomic<std::size_t> taken{0};  // places given to threads
-  std::atomic<std::size_t> done{0};   // places written
+  std::atomic<std::size_t> taken{0};  // slots claimed by threads
+  std::atomic<std::size_t> done{0};   // slots written
   std::size_t size = 0;               // where the first message that did not fit would have been
 };
 
 // Two buffers: one is filled while the other travels.
 class SendFunnel {
  public:
-  // By the threads.
+  // Called by the threads.
   void append(const std::uint64_t* messages, std::size_t num) {
     for (;;) {
       const unsigned now = current_.load(std::memory_order_acquire);
@@ -63,7 +63,7 @@ class SendFunnel {
         shared.done.fetch_add(num, std::memory_order_release);
         return;
       }
-      // Full: what it holds is what was placed before; the rest of the places stays empty.
+      // Full: `size` marks the messages that fit; the remaining slots stay empty.
       if (place < kShared) {
         shared.size = place;
         shared.done.fetch_add(kShared - place, std::memory_order_release);
@@ -71,7 +71,7 @@ class SendFunnel {
       wait_until([&] { return current_.load(std::memory_order_acquire) != now; });
     }
   }
-  // By the one thread, until all have finished and everything is sent.
+  // Run by the MPI thread, until all threads have finished and everything is sent.
   void run(const std::atomic<int>& num_finished, int num_threads, int to) {
     for (unsigned i = 0;; ++i) {
       Shared& shared = buffers_[i % 2];
@@ -86,7 +86,7 @@ class SendFunnel {
       const std::size_t size =
           full ? (shared.size != 0 ? shared.size : kShared) : shared.done.load();
       if (!last) {
-        // Opened for the next round before anybody is let in.
+        // Reset for the next round before threads may fill it again.
         Shared& next = buffers_[(i + 1) % 2];
         next.size = 0;
         next.done.store(0, std::memory_order_relaxed);
@@ -177,7 +177,7 @@ void fail(const char* what) {
 
 // The threads call MPI themselves.
 bool is_multiple(const char* way) { return std::strncmp(way, "multiple", 8) == 0; }
-// How many messages a thread hands on at a time.
+// Number of messages that a thread sends at a time.
 std::size_t gathered(const char* way) {
   return std::strstr(way, "-by-hand") != nullptr ? kBlock : 1;
 }
@@ -353,10 +353,10 @@ class BlockMultiple {
   std::vector<std::uint64_t> in_;
 };
 
-template <class Way>
+template <class Channel>
 void measure_blocks(Report& report, const char* way, double seconds) {
   for (std::size_t bytes = 64; bytes <= 256 * 1024; bytes *= 4) {
-    Way channel(bytes);
+    Channel channel(bytes);
     std::vector<std::uint64_t> block(bytes / 8, 1);
     std::uint64_t sum = 0;
     int num = 20;

@@ -1,6 +1,6 @@
 #pragma once
-// What measuring programs of this folder share: threads, time, and what rank 0 prints, one line a
-// measurement, and with --json FILE one JSON object a line.
+// Shared by the benchmark programs of this folder: threads, time, and the report of rank 0: a line
+// for each measurement, and with --json FILE a JSON object a line.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -52,7 +52,7 @@ inline const char* option(int argc, char** argv, const char* name) {
     if (std::strcmp(argv[i], name) == 0) return argv[i + 1];
   return nullptr;
 }
-// True if `what` is asked for: --only A,B,..., or no such option.
+// True if `what` is to run: --only lists it, or is not given.
 inline bool wanted(int argc, char** argv, const char* what) {
   const char* only = option(argc, argv, "--only");
   if (only == nullptr) return true;

@@ -1,5 +1,5 @@
-// storm: every thread of every rank sends messages to random ranks, receives what comes meanwhile,
-// and ends each phase together with all others. Nothing may be lost or come twice.
+// storm: every thread of every rank sends messages to random ranks, receives messages meanwhile,
+// and ends each phase together with all others. No message may be lost or duplicated.
 //
 //   weftrun -n 2 storm [--threads T] [--messages N] [--phases P]
 #include <atomic>
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
 
   weft::Job job;
   weft::Exchange<Message> exchange(job, num_threads);
-  // What was sent to each rank and what came here, as numbers and as sums of values.
+  // Numbers and sums of values: sent to each rank, and received here.
   std::vector<std::atomic<std::uint64_t>> sent(static_cast<std::size_t>(job.size()));
   std::atomic<std::uint64_t> received{0}, sum_sent{0}, sum_received{0};
   std::atomic<bool> failed{false};
@@ -58,11 +58,11 @@ int main(int argc, char** argv) {
           failed = true;
         ++counts[to];
         out += value;
-        // Now and then a look at what has come, so that the rings do not fill.
+        // Poll regularly, so that the rings do not fill.
         if (i % 64 == 0)
           while (exchange.receive(thread, message)) handle(message);
       }
-      // All of this phase, and nothing of the next.
+      // Receives all messages of this phase and none of the next.
       if (!exchange.quiesce(thread, handle).ok()) failed = true;
     }
     for (std::size_t to = 0; to < counts.size(); ++to) sent[to] += counts[to];
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   const double took =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  // Each rank compares what it got with what all say they sent to it.
+  // Each rank compares the messages it received with those that all report as sent to it.
   std::vector<std::uint64_t> to_each(sent.begin(), sent.end());
   std::uint64_t sums[2] = {sum_sent, sum_received};
   std::uint32_t bad = failed;

@@ -1,5 +1,5 @@
 #pragma once
-// A collective step of the ranks ends in the same way on all of them.
+// Agreement of all ranks on the result of a collective step.
 #include <string>
 
 #include "weft/job.hpp"
@@ -16,7 +16,7 @@ inline void throw_together(transport::Job& job, const Status& mine) {
   if (!agreed.ok()) throw Error(agreed);
 }
 
-// For what is collective itself, and so the same everywhere.
+// Throws the status of a collective call, which is the same on all ranks.
 inline void throw_if(const Status& status) {
   if (!status.ok()) throw Error(status);
 }

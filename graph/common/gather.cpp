@@ -20,7 +20,7 @@ Status gather(transport::Job& job, const Parts& parts, std::uint64_t first, std:
     } else if (const Code code =
                    job.rdma_read(0, (*parts.remotes)[owner].part(offset, bytes), next, bytes);
                code != Code::ok) {
-      return {code, "cannot read what " + job.describe(static_cast<int>(owner)) + " has"};
+      return {code, "cannot read the memory of " + job.describe(static_cast<int>(owner))};
     }
     next += bytes;
     first += here;

@@ -1,5 +1,5 @@
 #pragma once
-// gather: reading an array that lies in consecutive parts, one in each rank's memory.
+// gather: reads an array that is distributed over the ranks in consecutive parts.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,8 +21,8 @@ Parts parts_of(const Graph& graph, const OwnedArray<T>& values) {
   return {{graph.cut().begin(), graph.cut().end()}, sizeof(T), values.data(), &values.remotes()};
 }
 
-// Copies the values [first, first + count) to `to`. While the others change nothing: they wait for
-// this rank at a barrier behind it. peer_lost or what Job::rdma_read says, with the rank's name.
+// Copies the values [first, first + count) to `to`. The other ranks must not change the array: they
+// wait at a barrier that follows. Errors are those of Job::rdma_read, with the rank's name.
 Status gather(transport::Job& job, const Parts& parts, std::uint64_t first, std::size_t count,
               void* to);
 

@@ -24,8 +24,7 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-// Bytes that the host can still give, and this process may still take; the largest number if
-// unknown.
+// Bytes that the host has available for this process; the largest number if unknown.
 std::uint64_t available_bytes() {
   std::uint64_t bytes = ~std::uint64_t{0};
   std::ifstream in("/proc/meminfo");
@@ -57,7 +56,7 @@ std::string mib(std::uint64_t bytes) { return std::to_string((bytes >> 20) + 1) 
 int share_of_cores(const transport::Job& job) {
   int num_here = 0;
   for (int rank = 0; rank < job.size(); ++rank) num_here += job.same_host(rank, job.rank()) ? 1 : 0;
-  // A rank that was bound to some cores has those for itself.
+  // The launcher has bound this rank to cores of its own.
   cpu_set_t set;
   const auto cpus = static_cast<int>(usable_cpus().size());
   const auto online =
@@ -67,23 +66,23 @@ int share_of_cores(const transport::Job& job) {
 }
 
 std::vector<int> own_cores(transport::Job& job, int num_threads) {
-  struct Place {
+  struct RankCores {
     int num_threads;
     int num_cpus, first_cpu, last_cpu;
   };
   const std::vector<int> cpus = usable_cpus();
-  const Place mine{num_threads, static_cast<int>(cpus.size()), cpus.front(), cpus.back()};
-  std::vector<Place> all;
+  const RankCores mine{num_threads, static_cast<int>(cpus.size()), cpus.front(), cpus.back()};
+  std::vector<RankCores> all;
   throw_if(job.all_gather(mine, all));
   int begin = 0, total = 0;
   for (int rank = 0; rank < job.size(); ++rank) {
-    const Place& place = all[static_cast<std::size_t>(rank)];
+    const RankCores& cores = all[static_cast<std::size_t>(rank)];
     if (!job.same_host(rank, job.rank())) continue;
-    if (place.first_cpu != mine.first_cpu || place.last_cpu != mine.last_cpu ||
-        place.num_cpus != mine.num_cpus)
+    if (cores.first_cpu != mine.first_cpu || cores.last_cpu != mine.last_cpu ||
+        cores.num_cpus != mine.num_cpus)
       return {};
-    if (rank < job.rank()) begin += place.num_threads;
-    total += place.num_threads;
+    if (rank < job.rank()) begin += cores.num_threads;
+    total += cores.num_threads;
   }
   if (total > mine.num_cpus) return {};
   return {cpus.begin() + begin, cpus.begin() + begin + num_threads};

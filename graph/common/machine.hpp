@@ -1,5 +1,5 @@
 #pragma once
-// This rank's share of its host: cores, and memory for what it is about to do.
+// This rank's share of its host: cores and memory.
 #include <cstdint>
 #include <vector>
 
@@ -8,15 +8,15 @@
 
 namespace weft::graph {
 
-// Threads for this rank, where each rank of the host gets as many: at least 1.
+// Number of threads for this rank, the same for each rank of the host: at least 1.
 int share_of_cores(const transport::Job& job);
 
-// A core for each thread, other ones than the host's other ranks have; empty if there are too few,
-// or the launcher has given the ranks different cores already.
+// A core for each thread, disjoint from those of the host's other ranks; empty if there are too few
+// cores, or the launcher has bound the ranks to different ones.
 std::vector<int> own_cores(transport::Job& job, int num_threads);
 
-// Collective. no_memory, with the number needed and the number there is, if the ranks of a host
-// together need more than it has; the same everywhere.
+// Collective, the same result everywhere. no_memory, with the bytes needed and available, if the
+// ranks of a host together need more than it has.
 Status check_memory(transport::Job& job, std::uint64_t bytes_needed, const char* what);
 
 }  // namespace weft::graph

@@ -28,7 +28,7 @@ Status OutputFile::failed(const char* doing) const {
 Status OutputFile::open() {
   struct stat found {};
   if (stat(path_.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    // Such as /dev/null: nothing to be replaced.
+    // A device, as /dev/null, is written to directly.
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ < 0) return failed("open it");
     block_.reserve(kBufferBytes);
@@ -84,9 +84,9 @@ Status OutputFile::commit() {
   Status status = flush();
   if (!status.ok() || temporary_.empty()) return status;
   struct stat found {};
-  if (fstat(descriptor_, &found) != 0) return failed("look at it");
+  if (fstat(descriptor_, &found) != 0) return failed("stat it");
   if (found.st_nlink == 0) {
-    // A nameless file can be linked, but not in place of another.
+    // linkat does not replace a file: link under a temporary name, then rename.
     const std::string self = "/proc/self/fd/" + std::to_string(descriptor_);
     if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) == 0) {
       temporary_.clear();

@@ -1,7 +1,7 @@
 #pragma once
-// OutputFile: a file that is there whole, or not at all. It is written without a name (O_TMPFILE)
-// where the file system can, so that a process that is killed leaves nothing behind; elsewhere
-// under a temporary name beside its place.
+// OutputFile: a file that is written completely or not at all. It is written without a name
+// (O_TMPFILE) if the file system can, so that a killed process leaves nothing behind; else under a
+// temporary name in the same folder.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -22,9 +22,9 @@ class OutputFile {
   Status open();
   Status write(const void* data, std::size_t bytes);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
-  // To the disk, so that a machine that stops keeps it.
+  // Flushes the data to the disk, so that they survive a crash of the machine.
   Status sync();
-  // Replaces what has the name. Nothing can be written afterwards.
+  // Gives the file its name, which replaces an older file. Nothing can be written afterwards.
   Status commit();
 
  private:

@@ -10,11 +10,12 @@
 namespace weft::graph::detail {
 namespace {
 
-// From this size on, memory is in large pages. Below, zeroing them takes longer than they save.
+// Buffers of at least this size use huge pages. In smaller ones zeroing them costs more than it
+// saves.
 constexpr std::size_t kLeastForLargePages = std::size_t{8} << 20;
 
-// All threads read and write all of it, so its pages go to the NUMA nodes that this process may use
-// in turn. A refusal costs speed and nothing else.
+// All threads access the whole buffer, so its pages are interleaved over the NUMA nodes that this
+// process may use. A failure costs only speed.
 void interleave(void* address, std::size_t bytes) {
   constexpr unsigned long kMaxNodes = 1024;  // as many as Linux can be built for
   unsigned long nodes[kMaxNodes / (8 * sizeof(unsigned long))] = {};
@@ -47,7 +48,7 @@ Pages::Pages(transport::Job* job, std::size_t bytes, bool is_remote) : bytes_(by
 Pages::~Pages() {
   if (address_ == nullptr) return;
   if (job_ != nullptr)
-    (void)job_->release(address_);  // a peer that stands still keeps the memory, not this process
+    (void)job_->release(address_);  // a peer that does not respond keeps the memory mapped
   else
     munmap(address_, bytes_);
 }

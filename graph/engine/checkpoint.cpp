@@ -23,7 +23,7 @@ struct Header {
   char magic[8];
   std::uint32_t vertex_bytes, algorithm, step, record_bytes;
   std::uint64_t num_vertices, num_edges, edges_sum, source;
-  std::uint32_t crc;  // of what stands before it
+  std::uint32_t crc;  // of the fields before it
   std::uint32_t zero;
 };
 static_assert(sizeof(Header) == kCheckpointHeaderBytes);
@@ -60,7 +60,7 @@ struct Descriptor {
   int number;
 };
 
-// This rank's vertices.
+// Reads this rank's vertices.
 Status load_part(const Graph& graph, const CheckpointKey& key, const std::string& path,
                  std::span<const Parts> columns, std::uint32_t& step) {
   // A pipe without a writer must not block this.
@@ -163,7 +163,7 @@ Status load_checkpoint(const Graph& graph, const CheckpointKey& key, const std::
                        std::span<const Parts> columns, std::uint32_t& step) {
   const Status status = agree(graph.job(), load_part(graph, key, path, columns, step));
   if (!status.ok()) return status;
-  // Ranks that read different files, as on hosts whose folders differ, cannot go on together.
+  // Ranks that read different files, as on hosts with different folders, cannot resume together.
   std::vector<std::uint32_t> steps;
   const Status gathered = graph.job().all_gather(step, steps);
   if (!gathered.ok()) return gathered;
@@ -190,7 +190,7 @@ Status parse_checkpoint_header(std::span<const std::byte> bytes, std::uint64_t f
   if (header.source != key.source)
     return {Code::bad_argument, "a checkpoint from vertex " + std::to_string(header.source)};
   if (file_bytes != file_bytes_of(header.num_vertices, record_bytes))
-    return {Code::corrupt, "truncated, or with something behind it"};
+    return {Code::corrupt, "its size does not match its header: truncated or extended"};
   step = header.step;
   return Code::ok;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpoints: what an algorithm has after a step, in a file that a later run goes on from, with as
-// many processes and threads as it likes, and in any mode.
+// Checkpoints: the state of an algorithm after a step, in a file from which a later run resumes,
+// with any number of processes and threads and in any mode.
 //
 // The file is a header of 64 bytes, and blocks of 65536 vertices (the last has fewer): the values
 // of each column, and the CRC-32 of the block. It is replaced as a whole.
@@ -14,9 +14,9 @@
 
 namespace weft::graph {
 
-// Of what run the state is; a file of another one is refused.
+// Identifies the run of a state; a checkpoint of another run is refused.
 struct CheckpointKey {
-  std::uint32_t algorithm = 0;  // counted in weft-graph's order
+  std::uint32_t algorithm = 0;  // index in weft-graph's order
   std::uint64_t source = 0;
   std::uint64_t num_vertices = 0, num_edges = 0;
   std::uint64_t edges_sum = 0;  // of a hash of every edge with its weight, without its order

@@ -39,8 +39,8 @@ const RowCache::Row* RowCache::insert(VertexId vertex, Row row) {
   return &impl_->entries.emplace(vertex, std::move(entry)).first->second->row;
 }
 
-// The paper's algorithm 4 looks through the cache once for every number of hits; one sort is the
-// same.
+// The paper's algorithm 4 scans the cache once for every number of hits; one sort gives the same
+// order.
 void RowCache::end_round(std::size_t max_rows) {
   ++impl_->round;
   auto& entries = impl_->entries;
@@ -51,7 +51,7 @@ void RowCache::end_round(std::size_t max_rows) {
       old.emplace_back(entry->num_hits.load(std::memory_order_relaxed), vertex);
   const std::size_t num_dropped = std::min(old.size(), entries.size() - max_rows);
   std::sort(old.begin(), old.end());
-  // Not safe beside readers, which is why it happens between rounds.
+  // Eviction is not safe beside readers, so it runs between rounds.
   for (std::size_t i = 0; i < num_dropped; ++i) entries.unsafe_erase(old[i].second);
 }
 

@@ -7,14 +7,14 @@
 namespace weft::graph {
 namespace {
 
-// A step between two rounds is shorter than this as a rule; longer, and others can use the core.
+// Threads poll this long for the next round, which usually begins sooner, and then sleep.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 void bind_this_thread(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(static_cast<unsigned>(cpu), &set);
-  // A refusal costs speed and nothing else.
+  // A failure costs only speed.
   if (!cpus.empty()) (void)sched_setaffinity(0, sizeof set, &set);
 }
 

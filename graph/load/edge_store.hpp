@@ -1,7 +1,7 @@
 #pragma once
-// EdgeStore: edges as they were read, before they go to their owners. One thread fills one; blocks
-// are given back as they are sent, so that reading and building do not both need room for all
-// edges.
+// EdgeStore: edges as they were read, before they are sent to their owners. One thread fills each
+// store; blocks are freed as they are sent, so that reading and building do not both need memory
+// for all edges.
 #include <cstddef>
 #include <memory>
 #include <vector>

@@ -31,7 +31,7 @@ std::string shown(const char* begin, const char* end) {
   return text + (begin < end ? "..." : "");
 }
 
-// A place in a line; `end` is the line's end.
+// A position in a line; `end` is the line's end.
 struct Cursor {
   const char* at;
   const char* end;
@@ -66,7 +66,7 @@ Parsed parse_whole(Cursor& cursor, std::uint64_t& value) {
   return Parsed::number;
 }
 
-// Fields from here on that are numbers, up to the first that is none.
+// Counts the consecutive fields from here on that are numbers.
 unsigned count_numbers(Cursor cursor) {
   unsigned count = 0;
   for (; !cursor.is_at_end() && begins_number(*cursor.at); cursor.pass_separator()) {
@@ -344,7 +344,7 @@ Status parse_arcs_header(std::string_view text, TextRules& rules, TextHeader& he
 
 Status parse_list_header(std::string_view text, bool is_all, bool wants_weights, TextRules& rules,
                          TextHeader& header) {
-  TextHeader at;  // of the line that is looked at
+  TextHeader at;  // of the present line
   HeaderLines lines(text, at);
   std::vector<std::string> names;
   std::string_view names_line;

@@ -1,6 +1,6 @@
 #pragma once
 // Edges in text: SNAP's edge lists, .el, .wel, and the entries of MatrixMarket and DIMACS files.
-// Every byte comes from outside; what is wrong is reported with its line.
+// The input is not trusted; errors are reported with their line.
 #include <cstdint>
 #include <string_view>
 
@@ -32,7 +32,7 @@ inline constexpr std::size_t kMaxLineBytes = 4096;
 Status parse_edges(std::string_view text, const TextRules& rules, EdgeStore& edges,
                    std::uint64_t* num_lines);
 
-// The header of a format: what the beginning of a text says of the rest.
+// The header of a text format.
 struct TextHeader {
   std::size_t bytes = 0;         // where edges begin
   std::uint64_t lines = 0;       // lines before; of a header that is refused, the wrong line
@@ -52,7 +52,7 @@ Status parse_arcs_header(std::string_view text, TextRules& rules, TextHeader& he
 Status parse_list_header(std::string_view text, bool is_all, bool wants_weights, TextRules& rules,
                          TextHeader& header);
 
-// Why a line that is longer than kMaxLineBytes is none.
+// The error for a line longer than kMaxLineBytes.
 Status long_line(std::string_view line);
 
 // The byte behind the last complete line.

@@ -1,5 +1,5 @@
 #pragma once
-// EdgeWriter: writes edges in any of the formats, and the graphs that are made up.
+// EdgeWriter: writes edges in any of the formats; generators of graphs.
 #include <cstdint>
 #include <string>
 

@@ -37,7 +37,7 @@ std::int64_t changed_ns(const struct stat& found) {
 
 constexpr std::string_view kTextFormats = "el, wel, mtx or gr";
 
-// Names of formats that are not read, and what to do with such a file.
+// Names of unsupported formats, each with advice.
 struct OtherFormat {
   std::string_view suffix, advice;
 };
@@ -240,7 +240,7 @@ Status FileSource::check_entries(std::uint64_t num_read) const {
 
 Status FileSource::check_unchanged() const {
   struct stat now {};
-  if (fstat(descriptor_, &now) != 0) return unreadable("look at it");
+  if (fstat(descriptor_, &now) != 0) return unreadable("stat it");
   if (static_cast<std::uint64_t>(now.st_size) != facts_.bytes ||
       changed_ns(now) != facts_.changed_ns)
     return {
@@ -327,7 +327,7 @@ Status FileSource::read_text(std::uint64_t begin, std::uint64_t end, EdgeStore& 
     }
     if (got == 0 && !at_end)
       return {Code::corrupt, path_ + ": changed while it was read: it is shorter now"};
-    // Up to the last line that begins in this part.
+    // Parse up to the last line that begins in this part.
     std::size_t stop = at_end ? size : end_of_lines({block.data(), size});
     bool done = at_end;
     if (at + size > end) {

@@ -1,9 +1,9 @@
 #pragma once
 // FileSource: one rank's view of a graph file, and its part of the edges.
 //
-// Rank 0 inspects the file and sends the others its kind; each then opens the same
-// file. Plain files are read in parts, one for each thread of each rank. A gzipped one is inflated
-// by rank 0, which hands blocks of whole lines to the ranks in turn (read_gzip).
+// Rank 0 inspects the file and sends the others its format; each then opens the same file. Plain
+// files are read in parts, one for each thread of each rank. A gzipped one is inflated by rank 0,
+// which sends blocks of complete lines to the ranks round robin (read_gzip).
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -64,7 +64,7 @@ class FileSource {
                    const std::function<void(std::uint64_t)>& progress) const;
   // The file's first bytes, inflated.
   Status read_head(std::string& head) const;
-  // True if a binary format can be what begins so.
+  // True if a file that begins so can be in a binary format.
   Status check_binary(std::string_view head) const;
   Status read_header(const std::string& head, bool wants_weights, FileFacts& facts) const;
   // Names the file and the line, counted from `offset` on.

@@ -22,7 +22,7 @@ std::uint32_t crc_of(const CacheHeader& header) {
   return add_crc(0, &header, offsetof(CacheHeader, crc));
 }
 
-// The bytes behind the header, on their way into the file.
+// Writes the bytes behind the header, with a CRC for each block.
 class BodyWriter {
  public:
   explicit BodyWriter(OutputFile& file) : file_(file) {}
@@ -114,7 +114,7 @@ bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, cons
          (header.undirected != 0) == options.undirected && (!needs_in || header.in_edges != 0) &&
          (options.weights == Weights::none ||
           header.weights == static_cast<std::uint32_t>(options.weights)) &&
-         // So that no sum of parts is more than 64 bits hold.
+         // With this limit no sum of parts exceeds 64 bits.
          header.num_vertices <= kMostCached && header.num_edges <= kMostCached &&
          header.num_vertices > 0 && header.num_vertices <= kNoVertex &&
          header.num_vertices <= file_bytes / 4 &&

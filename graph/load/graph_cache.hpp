@@ -28,13 +28,13 @@ struct CacheHeader {
   std::uint64_t source_bytes;  // of the graph's file, and when it was changed
   std::int64_t source_changed_ns;
   std::uint64_t num_vertices, num_edges;
-  std::uint32_t crc;  // of what stands before it
+  std::uint32_t crc;  // of the fields before it
   std::uint32_t zero;
 
   std::size_t edge_bytes() const noexcept {
     return sizeof(VertexId) + (static_cast<Weights>(weights) == Weights::none ? 0 : sizeof(Weight));
   }
-  // Where the rows begin: their degrees, other ends and weights.
+  // Offsets of the degrees, other ends and weights of the rows.
   std::uint64_t degrees_at(bool out) const noexcept {
     return sizeof(CacheHeader) + (out ? 0 : num_vertices * 4 + num_edges * edge_bytes());
   }
@@ -53,8 +53,8 @@ struct CacheHeader {
 };
 static_assert(sizeof(CacheHeader) == 64);
 
-// True if these bytes, at the beginning of a file of so many, are a cache that has what is wanted
-// of the file that `facts` describe.
+// True if these first bytes of a file of `file_bytes` bytes are the header of a cache for the file
+// that `facts` describes, with the parts that `options` need.
 bool cache_fits(std::span<const std::byte> bytes, std::uint64_t file_bytes, const FileFacts& facts,
                 const LoadOptions& options, CacheHeader& header);
 
@@ -68,9 +68,9 @@ constexpr CacheBlocks cache_blocks(std::uint64_t begin, std::uint64_t end) noexc
           (end - 1 - sizeof(CacheHeader)) / kCacheBlockBytes + 1};
 }
 
-// Copies what is in `block` of the bytes [begin, end) of the file to its place in `to`, where byte
-// `begin` goes first. `spare` is memory to use again. False with a block that cannot be read or is
-// not what was written.
+// Copies the part of the bytes [begin, end) of the file that is in `block` to `to`, whose first
+// byte is byte `begin`. `spare` is reusable memory. False: the block cannot be read or its CRC is
+// wrong.
 bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t block,
                       std::uint64_t begin, std::uint64_t end, char* to, std::vector<char>& spare);
 

@@ -1,10 +1,9 @@
-// Loading in four steps, each of all ranks together: every thread reads its part of the file into
-// blocks of edges; out-degrees are counted and added up, which gives the cut; every rank makes rows
-// of the right lengths for its vertices; and the blocks are sent to the owners of their edges'
-// sources, block by block given back, while what comes is put into the rows. So the file is read
-// once, and a process holds its part of the file (12 bytes an edge with weights, 8 without) beside
-// its rows (8 or 4 bytes an edge): with what is counted for each vertex, under 2.2 times the
-// 12-byte file.
+// Loading in four collective steps: every thread reads its part of the file into blocks of edges;
+// out-degrees are counted and added up, which gives the cut; every rank makes rows of the right
+// lengths for its vertices; and the edges are sent to the owners of their sources, block by block
+// freed, while received ones are put into the rows. So the file is read once, and a process holds
+// its part of the file (12 bytes an edge with weights, 8 without) beside its rows (8 or 4 bytes an
+// edge): with the counts of each vertex, under 2.2 times the 12-byte file.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 
@@ -21,54 +19,20 @@
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
+#include "load_progress.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/process.hpp"
 
 namespace weft::graph {
 
-// An edge on its way to the rank that keeps it: the row it belongs to, and the other end.
+// The message for an edge to the rank that owns its row.
 struct Arc {
   VertexId row, other;
 };
 struct WeightedArc {
   VertexId row, other;
   Weight weight;
-};
-
-// Rank 0's once-a-second word to the user.
-class LoadProgress {
- public:
-  using Callback = std::function<void(const char*, double)>;
-  LoadProgress(const Callback& callback, bool mine, const char* what, std::uint64_t total)
-      : callback_(callback), active_(mine && callback), what_(what), total_(total) {}
-  void add(std::uint64_t amount) {
-    const std::uint64_t done = done_.fetch_add(amount, std::memory_order_relaxed) + amount;
-    if (!active_) return;
-    const std::int64_t now = now_ms();
-    std::int64_t last = told_at_ms_.load(std::memory_order_relaxed);
-    // One thread reports, and none waits for it.
-    if (now - last < 1000 ||
-        !told_at_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed))
-      return;
-    callback_(what_, total_ == 0
-                         ? 1
-                         : std::min(1.0, static_cast<double>(done) / static_cast<double>(total_)));
-  }
-
- private:
-  static std::int64_t now_ms() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
-
-  const Callback& callback_;
-  bool active_;
-  const char* what_;
-  std::uint64_t total_;
-  std::atomic<std::uint64_t> done_{0};
-  std::atomic<std::int64_t> told_at_ms_{now_ms()};
 };
 
 class Loader {
@@ -87,7 +51,7 @@ class Loader {
       read_cache();
     else
       read_file();
-    look_at_edges();
+    summarize_edges();
     if (job_.size() > 1 && options_.remote_rows) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
@@ -112,7 +76,7 @@ class Loader {
     distribute(graph_.in_, false, true);
   }
 
-  void look_at_edges() {
+  void summarize_edges() {
     struct Found {
       double squares = 0;  // of edges out
       std::uint64_t largest_weight = 1;
@@ -143,7 +107,7 @@ class Loader {
                           all.squares / static_cast<double>(graph_.num_edges_)};
   }
 
-  // Rank 0 reads them to write the cache.
+  // Rank 0 reads the rows of the others to write the cache.
   bool shares_rows() const { return options_.remote_rows || (options_.cache && !is_cached_); }
   bool needs_in_edges() const { return options_.in_edges && !options_.undirected; }
   bool weighted() const { return options_.weights == Weights::file; }
@@ -186,7 +150,7 @@ class Loader {
 
   // --- The cache.
 
-  // True if there is one that fits; all ranks have it open then.
+  // Opens the cache on all ranks; false if there is none that fits.
   bool find_cache() {
     struct Found {
       bool fits = false;
@@ -239,7 +203,6 @@ class Loader {
     return {Code::corrupt, cache_path(path_) + ": " + what + "; remove it"};
   }
 
-  // Of all vertices.
   void read_degrees(bool out) {
     degrees_ = Buffer<std::uint32_t>(nullptr, graph_.num_vertices_);
     Status status = read_from_cache(degrees_.data(), degrees_.size(), sizeof(std::uint32_t),
@@ -270,11 +233,11 @@ class Loader {
                                cache_header_.weights_at(out) + before * sizeof(Weight), advance);
     if (status.ok() && !std::all_of(rows.vertices.begin(), rows.vertices.end(),
                                     [&](VertexId v) { return v < graph_.num_vertices_; }))
-      status = cache_wrong("it names a vertex that the graph has not");
+      status = cache_wrong("it names a vertex that is not in the graph");
     throw_together(job_, status);
   }
 
-  // By all threads, block by block.
+  // All threads read, block by block.
   template <class Advance>
   Status read_from_cache(void* to, std::uint64_t count, std::size_t value_bytes,
                          std::uint64_t offset, Advance&& advance) {
@@ -282,7 +245,7 @@ class Loader {
     const CacheBlocks blocks = cache_blocks(offset, end_offset);
     detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
     std::atomic<std::uint64_t> damaged{kNotDamaged};
-    // Threads of a team must not run out of memory.
+    // Allocated here, as threads of a team must not throw.
     std::vector<std::vector<char>> spares(static_cast<std::size_t>(graph_.num_threads()));
     for (std::vector<char>& spare : spares) spare.reserve(kCacheBlockBytes);
     team().run([&](int thread) {
@@ -340,7 +303,7 @@ class Loader {
     throw_together(job_, status);
   }
 
-  // Of the whole job, roughly: reading, rows, degrees.
+  // Estimated memory of the whole job for reading, rows and degrees.
   std::uint64_t bytes_for(std::uint64_t num_edges, std::uint64_t num_vertices) const {
     const std::uint64_t kept = num_edges * (options_.undirected ? 2 : 1) *
                                (options_.in_edges && !options_.undirected ? 2 : 1);
@@ -350,7 +313,7 @@ class Loader {
            num_vertices * (12 + 4 * static_cast<unsigned>(job_.size()));
   }
 
-  // While edges are as they were read.
+  // Memory of the edges as they were read.
   std::uint64_t bytes_read(std::uint64_t num_edges) const {
     return num_edges * (sizeof(VertexId) * 2 + (weighted() ? sizeof(Weight) : 0));
   }
@@ -371,10 +334,10 @@ class Loader {
       throw_if(source_.check_entries(num_read - num_mirrored));
     }
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
-    // More than any memory has, and few enough that no number of bytes below wraps.
+    // The limit exceeds any memory, and no number of bytes computed below wraps.
     if (largest > kMostVertices)
       throw Error({Code::no_memory, path_ + ": has vertices up to " + std::to_string(largest - 1) +
-                                        ", of which no memory holds as many"});
+                                        ", more than any memory holds"});
     graph_.num_vertices_ = static_cast<VertexId>(largest);
     num_read_ = num_read;
     const std::uint64_t places =
@@ -392,7 +355,7 @@ class Loader {
            static_cast<std::uint64_t>(graph_.num_threads()) * graph_.num_vertices_ <= num_read_;
   }
 
-  // degrees_: edges out (or in) of every vertex, in all ranks.
+  // Counts the edges out (or in) of every vertex, over all ranks, into degrees_.
   void count(bool out) {
     const std::size_t num_vertices = graph_.num_vertices_;
     degrees_ = Buffer<std::uint32_t>(nullptr, num_vertices);
@@ -420,7 +383,7 @@ class Loader {
     });
     if (apart) add_up_places();
     if (job_.size() == 1) return;
-    // In pieces, as the sum needs as much memory again.
+    // The sum needs as much memory again, so it is made in pieces.
     constexpr std::size_t kPiece = std::size_t{1} << 20;
     for (std::size_t at = 0; at < num_vertices; at += kPiece)
       throw_if(job_.all_reduce(
@@ -428,7 +391,7 @@ class Loader {
           std::plus<>()));
   }
 
-  // From what each thread has of a row to where in the row it puts the first of it.
+  // Prefix sums: each thread's count of a row becomes its first index in the row.
   void add_up_places() {
     detail::WorkCounter work(graph_.num_vertices_, {.grain = 4096}, graph_.num_threads());
     team().run([&](int thread) {
@@ -482,8 +445,8 @@ class Loader {
   void distribute(Rows& rows, bool out, bool give_back) {
     const std::size_t num_rows = graph_.num_owned();
     rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1, shares_rows());
-    // Where threads have no places of their own in rows, offsets[r + 1] is where row r's next edge
-    // goes; when all are there, it is where it ends.
+    // Threads that share rows use offsets[r + 1] as the index of row r's next edge; when all edges
+    // are placed, it is the row's end.
     const bool apart = !places_.empty();
     std::uint64_t num_kept = 0;
     for (std::size_t r = 0; r < num_rows; ++r) {
@@ -532,7 +495,7 @@ class Loader {
       place_at(at, row, other, weight);
     };
     const auto place_message = [&](const Message& message) {
-      if (message.row - first >= num_rows) return;  // no rank of this job sends such a one
+      if (message.row - first >= num_rows) return;  // not this rank's: no rank sends such an edge
       if constexpr (std::is_same_v<Message, WeightedArc>)
         place(message.row, message.other, message.weight);
       else
@@ -617,41 +580,13 @@ class Loader {
   std::vector<EdgeStore> stores_;  // by thread
   std::uint64_t num_read_ = 0;     // edges, by all ranks
   Buffer<std::uint32_t> degrees_;
-  // By thread, if they count apart: where in a row it puts its next edge.
+  // By thread, if they count apart: the index in each row for its next edge.
   std::vector<Buffer<std::uint32_t>> places_;
   Graph graph_;
 };
 
 Graph loadGraph(transport::Job& job, const std::string& path, const LoadOptions& options) {
   return Loader(job, path, options).load();
-}
-
-Code Graph::read_row(int owner, int thread, VertexId vertex, RowCache::Row& row) const {
-  const RemoteRows& rows = remote_out_[static_cast<std::size_t>(owner)];
-  const std::uint64_t index = vertex - cut_[static_cast<std::size_t>(owner)];
-  std::uint64_t ends[2] = {};
-  Code code = job_->rdma_read(thread, rows.offsets.part(index * 8, sizeof ends), ends, sizeof ends);
-  if (code != Code::ok) return code;
-  if (ends[0] > ends[1] || ends[1] > rows.vertices.bytes / sizeof(VertexId)) return Code::corrupt;
-  const std::size_t size = ends[1] - ends[0];
-  row.vertices.resize(size);
-  if (size == 0) return Code::ok;
-  const auto from = rows.vertices.part(ends[0] * sizeof(VertexId), size * sizeof(VertexId));
-  code = job_->rdma_read(thread, from, row.vertices.data(), size * sizeof(VertexId));
-  if (code != Code::ok || rows.weights.bytes == 0) return code;
-  row.weights.resize(size);
-  return job_->rdma_read(thread, rows.weights.part(ends[0] * sizeof(Weight), size * sizeof(Weight)),
-                         row.weights.data(), size * sizeof(Weight));
-}
-
-int Graph::owner(VertexId vertex) const noexcept {
-  if (cut_.size() <= 17) {
-    int owner = 0;
-    for (std::size_t p = 1; p + 1 < cut_.size(); ++p) owner += vertex >= cut_[p] ? 1 : 0;
-    return owner;
-  }
-  return static_cast<int>(std::upper_bound(cut_.begin() + 1, cut_.end() - 1, vertex) -
-                          (cut_.begin() + 1));
 }
 
 }  // namespace weft::graph

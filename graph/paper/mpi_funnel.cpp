@@ -272,7 +272,7 @@ class Engine {
         apply(message.vertex, message.value);
     return true;
   }
-  // When no worker receives any more.
+  // Called when no worker receives any more.
   void end_step(std::uint64_t begin, std::uint64_t end) {
     mirrors_done_.arrive_and_wait_for(num_workers_);
     std::uint64_t active = 0;

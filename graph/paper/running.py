@@ -73,7 +73,8 @@ class Weft:
 
 
 MPIRUN_AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-# How Open MPI waits. More threads than cores lose by spinning, and some programs by yielding.
+# Settings of Open MPI's waiting. With more threads than cores spinning is slow; for some programs
+# yielding is.
 WAITING = {'spins': '0', 'yields': '1'}
 
 
@@ -85,7 +86,7 @@ def open_mpi(processes, setting, words):
 # Each of those that Weft is compared with has settings(processes), of which the best counts, and
 # seconds(setting, ...), which is None where there is nothing to compare.
 
-# What peers print of their time and result: pattern of the seconds, and of a number to check.
+# Patterns of the peers' output: one for the seconds, one for a number to check.
 GEMINI = {'bfs': r'found_vertices = (\d+)', 'wcc': r'components = (\d+)',
           'sssp': r'distance\[\d+\]=([\d.]+)', 'pagerank': r'pr_sum=([\d.]+)'}
 GEMINI_CHECK = {'bfs': 'reached', 'wcc': 'components', 'sssp': 'max_dist', 'pagerank': 'sum'}

@@ -14,8 +14,8 @@ namespace weft::graph {
 
 enum class Mode {
   paper,  // vertex programs over processEdges, as in the RGraph paper
-  push,   // the best algorithm here that needs no second copy of the edges
-  pull,   // the one that reads edges by destination, where there is one
+  push,   // the fastest algorithm that needs no edges by destination
+  pull,   // the algorithm that reads edges by destination, if there is one
   automatic,
 };
 
@@ -29,11 +29,11 @@ struct RunOptions {
   // Rank 0 calls it during long runs, once a second.
   std::function<void(const char* what, std::uint64_t step)> progress = {};
 
-  // Checkpoints. After every save_every-th step but the last, the result is made what is known by
-  // then, and all ranks call save(step), which may throw. 0: never.
+  // Checkpoints. After every save_every-th step except the last, the result holds the present state
+  // and all ranks call save(step), which may throw. 0: never.
   std::uint32_t save_every = 0;
   std::function<void(std::uint32_t step)> save = {};
-  // Goes on from what the result holds, which was saved after this step. 0: from the beginning.
+  // Resumes from the state in the result, which was saved after this step. 0: from the beginning.
   std::uint32_t resume_step = 0;
   bool saves_after(std::uint32_t step) const { return save_every > 0 && step % save_every == 0; }
 };
@@ -92,8 +92,8 @@ struct PageRankOptions {
 
 inline constexpr double kDamping = 0.85;
 
-// Each as options.mode says; where there are no edges in, pull is push. wcc saves steps in mode
-// paper alone: the others have none.
+// The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
+// paper: the other modes have none.
 void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
 void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
 void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,

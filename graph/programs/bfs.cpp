@@ -3,16 +3,17 @@
 //
 // A step goes top-down or bottom-up. Top-down, the vertices of the frontier claim their neighbors:
 // one of another rank is remembered as seen, and sent to its owner once in the whole search.
-// Bottom-up, every vertex without a parent looks for one in the frontier among its edges in; for
-// that each rank reads the other ranks' parts of the frontier's bits. Bottom-up is worth it while
-// the frontier has many edges compared with what is left. Without edges in, all steps are top-down.
+// Bottom-up, every vertex without a parent searches its edges in for one in the frontier; for that
+// each rank reads the other ranks' parts of the frontier's bits. Bottom-up is faster while the
+// frontier has many edges compared with the unvisited rest. Without edges in, all steps are
+// top-down.
 //
-// The two sets of bits of the frontier are used in turn: the sum at a step's end gives every rank
-// that the others' bits are there, and that nobody reads those of the step before.
+// The two bitmaps of the frontier alternate: the sum at a step's end guarantees that the bits of
+// all ranks are complete, and that no rank still reads those of the step before.
 //
-// On graphs with long paths a step between ranks would cost more than what is done in it. After
-// kMaxSteps the search goes on as shortest paths with weights of 1, in which a rank goes ahead with
-// what it knows and mends it later; parents are then found by one more look at all edges.
+// On graphs with long paths a step's synchronization costs more than its work. After kMaxSteps the
+// search continues as shortest paths with weights of 1, in which a rank proceeds with tentative
+// depths and corrects them later; one more pass over all edges then finds the parents.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -79,7 +80,7 @@ class Search {
       if (!was && bottom_up) bits_from_queue();
       if constexpr (!kAlone) {
         if (!bottom_up && result_.num_steps >= kMaxSteps) {
-          go_ahead();
+          finish_by_paths();
           return;
         }
       }
@@ -121,7 +122,8 @@ class Search {
     queue_size_ = 1;
   }
 
-  // From the depths and parents of an earlier run. What it had sent is sent again, and refused.
+  // Resumes from the depths and parents of an earlier run. Its messages are sent again, and the
+  // owners ignore them.
   void resume() {
     result_.num_steps = options_.resume_step;
     queue_size_ = 0;
@@ -134,11 +136,11 @@ class Search {
     }
     throw_if(graph_.job().all_reduce(edges, std::plus<>()));
     edges_left_ = graph_.num_edges() - edges;
-    // The first step's direction is chosen as by who has found this frontier.
+    // The first step is top-down, which needs no totals of a step before.
     total_ = {};
   }
 
-  // A thread's finds, handed to the next queue in pieces.
+  // The vertices that a thread has found, appended to the next queue in blocks.
   class Finds {
    public:
     explicit Finds(Search& search) : search_(search) {}
@@ -207,8 +209,8 @@ class Search {
             if (i % 64 == 0) receive(thread, finds);
         }
       });
-      // At once: a thread that waited for the others here would receive nothing, and they may be
-      // sending to a rank where it is the same.
+      // No barrier of the threads before quiesce: a waiting thread would not receive, and the
+      // others may be blocked on a rank that waits likewise.
       if constexpr (!kAlone)
         ended_[static_cast<std::size_t>(thread)] =
             exchange_->quiesce(thread, [&](const Found& found) { take(found, finds); });
@@ -244,7 +246,7 @@ class Search {
     FrontierBits& next = bits_[1 - current_];
     if constexpr (!kAlone) fetch(front);
     const Rows& in = graph_.in();
-    // From one multiple of 64 to the next, so that no two threads write a word of `next`.
+    // Ranges are multiples of 64 vertices, so that no two threads write one word of `next`.
     const std::uint64_t first_word = first_ / 64, end_word = (graph_.last() - 1) / 64 + 1;
     detail::WorkCounter work(end_word - first_word, {.grain = 16}, graph_.num_threads());
     graph_.team().run([&](int thread) {
@@ -300,8 +302,7 @@ class Search {
             first_mask & (w + 1 == num_words ? last_mask : ~std::uint64_t{0});
         first_mask = ~std::uint64_t{0};
         std::uint64_t& word = front.words[first_word + w];
-        // The bits of other ranks in this word stay: they read them from here as well, or put them
-        // here.
+        // Keep the bits of other ranks in this word, which they read here or this rank has fetched.
         std::atomic_ref<std::uint64_t>(word).store((word & ~mask) | (piece_[w] & mask),
                                                    std::memory_order_relaxed);
       }
@@ -336,7 +337,7 @@ class Search {
     const std::uint64_t size = queue_size_;
     for (std::uint64_t i = 0; i < size; ++i)
       front.words[queue_[i] / 64] |= std::uint64_t{1} << queue_[i] % 64;
-    // Nobody may read them before.
+    // Other ranks read the bits only after all are set.
     if constexpr (!kAlone) throw_if(graph_.job().barrier());
   }
   void queue_from_bits() {
@@ -351,19 +352,19 @@ class Search {
     queue_size_ = size;
   }
 
-  void go_ahead() {
+  void finish_by_paths() {
     const std::uint32_t known = result_.num_steps;  // depths of the frontier; lower ones are final
     DeltaStepping<std::uint32_t, true> paths(graph_, options_, 1);
     for (VertexId v = first_; v < graph_.last(); ++v) paths.distance(v) = result_.depth[v];
-    // Nothing is sent for what was seen.
+    // A mirror at distance 0 is never lowered, so nothing is sent for vertices that were seen.
     seen_.for_each(0, graph_.num_vertices(), [&](VertexId v) { paths.distance(v) = 0; });
     for (std::uint64_t i = 0; i < queue_size_; ++i) paths.add(queue_[i], known);
     paths.run("bfs");
     result_.num_steps += paths.num_steps();
 
-    // A parent has an edge to a vertex one step further. What this rank knows of another's vertex
-    // is the smallest depth that it has sent for it; the owner knows whether that was the smallest
-    // of all.
+    // A parent has an edge to a vertex one step further. The mirror of another rank's vertex has
+    // the smallest depth that this rank has sent for it; only the owner has the minimum of all
+    // ranks.
     struct Parent {
       VertexId vertex, parent;
       std::uint32_t depth;

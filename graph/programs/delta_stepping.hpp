@@ -10,8 +10,8 @@
 // Between ranks: a rank takes its buckets up to a window's end, lowers its mirrors of other ranks'
 // vertices on the way, and then sends the distance of each mirror that it lowered. All ranks then
 // agree on the lowest bucket left, where the next window begins. A window is one bucket wide while
-// there is much to do in it. Where there is little, as on road networks, it doubles: what a rank
-// does too early and must mend costs less than agreeing so often.
+// there is much work in it. With little work, as on road networks, it doubles: distances that a
+// rank must correct later cost less than frequent agreement.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -47,7 +47,7 @@ class DeltaStepping {
   D& distance(VertexId v) { return distances_[v]; }
   std::uint32_t num_steps() const { return num_steps_; }
 
-  // An owned vertex to begin with, at this distance.
+  // Adds an owned vertex to begin with, at this distance.
   void add(VertexId v, D distance) {
     distances_[v] = distance;
     workers_[0].put(v, index_of(distance));
@@ -195,14 +195,14 @@ class DeltaStepping {
     }
   }
 
-  // Returns how many edges it looked at. kShared: other threads work at the same time. has_lower:
-  // of the worker that had it, which need not be this thread's.
+  // Returns the number of relaxed edges. kShared: other threads work concurrently. has_lower: that
+  // of the worker whose bucket had v, which may be another thread's.
   template <bool kShared>
   std::uint64_t expand(int thread, VertexId v, std::uint64_t index, bool has_lower) {
     const D mine =
         kShared ? std::atomic_ref(distances_[v]).load(std::memory_order_relaxed) : distances_[v];
     Worker& worker = workers_[static_cast<std::size_t>(thread)];
-    // It was put into a lower bucket since, and done there.
+    // Its distance has fallen since: it was expanded from a lower bucket.
     if (index_of(mine) < index && !has_lower) return 0;
     const Neighbors edges = graph_.out_edges(v);
     const VertexId* const to = edges.vertices();

@@ -1,7 +1,7 @@
-// PageRank by pulling: an owner adds up, over a vertex's edges in, what their sources give. What a
-// rank's own vertices give lies where the others can read it; in an iteration each rank reads all
-// of it once. There are two such arrays in turn, so that one barrier an iteration is enough: who is
-// behind still reads the one while who is ahead writes the other.
+// PageRank by pull: an owner adds up, over a vertex's edges in, the shares of their sources. The
+// shares of a rank's own vertices are in memory that the others can read; in an iteration each rank
+// reads all of them once. Two such arrays alternate, so that one barrier an iteration is enough: a
+// slow rank still reads one while a fast rank writes the other.
 #include <cmath>
 
 #include "algorithms.hpp"
@@ -47,14 +47,14 @@ class Puller {
                                                                 : iterate<false, false>(now, all);
       if (saves) options.save(result_.num_steps);
     }
-    // Values that others still read stay until they have.
+    // The arrays stay until all ranks have read them.
     if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
   }
 
  private:
   template <class Visit>
   void for_owned(Visit&& visit) {
-    // The same vertices by the same threads, as far as may be: their values are in its caches.
+    // Each thread keeps its vertices where possible, as their values are in its caches.
     detail::WorkCounter work(graph_.num_owned(), {.schedule = Schedule::steal, .grain = 512},
                              graph_.num_threads());
     graph_.team().run([&](int thread) {
@@ -65,7 +65,7 @@ class Puller {
     });
   }
 
-  // All that is given in this iteration, in memory of this rank's own, whose pages are large.
+  // Copies the shares of all vertices into local memory, which has huge pages.
   void fetch(OwnedArray<double>& given) {
     const auto& cut = graph_.cut();
     const int size = graph_.job().size(), rank = graph_.job().rank();

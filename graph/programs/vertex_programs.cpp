@@ -1,4 +1,4 @@
-// The four algorithms as the RGraph paper has them: by push, over the public interface alone.
+// The four algorithms as in the RGraph paper: by push, over the public interface alone.
 #include <cmath>
 
 #include "algorithms.hpp"
@@ -135,7 +135,7 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
     throw Error({Code::bad_argument, "components by vertex program need an undirected graph"});
   VertexArray<VertexId> label(graph, 0);
   VertexSet in(graph), out(graph);
-  // Mirrors begin with their own label as well, so that no owner receives what it knows.
+  // Mirrors also begin with their own label, so that no owner receives a label it already has.
   for (VertexId v = 0; v < graph.num_vertices(); ++v) label[v] = v;
   processVertices(graph, [&](VertexId v) {
     if (options.resume_step > 0) label[v] = result.component[v];

@@ -4,9 +4,9 @@
 // Every rank keeps a parent for each vertex of the graph; parents are never larger than their
 // children, so a root is the smallest vertex of its tree. First the first edges of each vertex are
 // linked. Then the component that most vertices are in is guessed from a sample, by rank 0 for all,
-// and only vertices outside of it link their other edges, out and in. An edge is left out only
-// where both its ends are known to be connected to the same vertex, as the ranks look for the same
-// one. Without edges in, all edges out are linked.
+// and only vertices outside of it link their other edges, out and in. An edge is skipped only if
+// both its ends are connected to the same vertex, as all ranks use the same guess. Without edges
+// in, all edges out are linked.
 //
 // Last, the ranks' trees are merged in pairs: a rank reads its partner's parents and links each
 // vertex to its parent there; after log2(ranks) rounds rank 0 has them all, and every rank reads
@@ -78,7 +78,7 @@ class Forest {
     for (std::uint64_t e = begin; e < end; ++e) link(v, edges.vertices()[e]);
   }
 
-  // Hangs the larger of two roots below the smaller.
+  // Links the larger of two roots below the smaller.
   void link(VertexId u, VertexId v) {
     VertexId a = parent(u), b = parent(v);
     while (a != b) {
@@ -165,7 +165,7 @@ class Forest {
         (void)v;
       });
     throw_together(graph_.job(), failed);
-    // Roots may be vertices of other ranks, whose parents here are not the last word.
+    // Roots may be vertices of other ranks, whose parents here are not final.
     if (rank != 0)
       for (std::size_t i = 0; i < final_.size(); ++i) {
         parents_[static_cast<VertexId>(graph_.first() + i)] = final_[i];

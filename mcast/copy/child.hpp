@@ -1,5 +1,5 @@
 #pragma once
-// A process that is talked to by its standard input and output. Threads: any.
+// A child process with pipes to its standard input and output. Threads: any.
 #include <sys/types.h>
 
 #include <string>
@@ -12,12 +12,12 @@ struct Child {
   pid_t pid = -1;
   int in = -1, out = -1;  // write here, read there
 };
-// The command's first word is sought in PATH. It starts with no signal blocked, whatever this
-// thread blocks, as it is ended by one. 0, or why not, as errno: EMFILE without pipes; with any
-// other the pipes are there.
+// Starts a command, whose first word is searched in PATH. All signals are unblocked in the child,
+// as SIGTERM ends it. Returns 0 or errno: EMFILE if there are no pipes; after any other error the
+// pipes are open.
 int start_child(const std::vector<std::string>& command, Child& child);
 
-// False: nobody reads there any longer.
+// False: the other end of the pipe is closed.
 bool write_all(int to, std::string_view bytes);
 
 }  // namespace weft::copy

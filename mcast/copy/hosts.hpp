@@ -1,5 +1,5 @@
 #pragma once
-// Lists of hosts as people and Slurm write them.
+// Lists of hosts in Slurm's notation.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,7 +7,7 @@
 namespace weft::copy {
 
 // "a,node[01-03,7]:/data" -> a, node01:/data, node02:/data, node03:/data, node7:/data, as
-// SLURM_NODELIST has them. False: brackets or numbers make no sense, or there are over 100,000.
+// SLURM_NODELIST has them. False: invalid brackets or numbers, or over 100,000 hosts.
 bool expand_hosts(std::string_view text, std::vector<std::string>& hosts);
 
 }  // namespace weft::copy

@@ -28,10 +28,10 @@ namespace weft::copy {
 namespace {
 
 constexpr std::size_t kChunkBytes = 2048;
-constexpr std::size_t kMaxReceivers = 64;  // senders at a time
+constexpr std::size_t kMaxReceivers = 64;  // concurrent senders
 constexpr int kReceiverEndMs = 5000;
 
-int complain(const std::string& text) {
+int report_error(const std::string& text) {
   fmt::print(stderr, "weft-copy: {}\n", text);
   return 1;
 }
@@ -40,7 +40,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Sends what comes from `from` until it ends. False: the peer is gone.
+// Forwards the bytes of `from` to the peer until end of file. False: the peer is lost.
 bool forward(Node& node, const Peer& peer, int from) {
   char bytes[kChunkBytes];
   const std::size_t most = std::min(kChunkBytes, peer.message_max());
@@ -50,7 +50,7 @@ bool forward(Node& node, const Peer& peer, int from) {
     if (length <= 0) return true;
     Code code = Code::again;
     while ((code = node.send(peer, bytes, static_cast<std::size_t>(length))) == Code::again)
-      ::usleep(1000);  // the Node's thread moves it on
+      ::usleep(1000);  // the Node's thread makes progress
     if (code != Code::ok) return false;
   }
 }
@@ -73,7 +73,7 @@ class ReceiverProcess {
   ~ReceiverProcess() {
     close_input();
     if (pid_ > 0) {
-      // It ends when its input does.
+      // A receiver exits at the end of its input.
       for (int i = 0; ::waitpid(pid_, nullptr, WNOHANG) == 0; ++i) {
         if (i == kReceiverEndMs) ::kill(pid_, SIGKILL);
         ::usleep(1000);
@@ -86,7 +86,7 @@ class ReceiverProcess {
   ReceiverProcess& operator=(const ReceiverProcess&) = delete;
 
   bool is_over() const { return is_over_.load(std::memory_order_acquire) || pid_ < 0; }
-  // By the Node's thread. The receiver reads as fast as it is written to.
+  // Called by the Node's thread, which this may block: receivers read their input at once.
   void take(std::span<const std::byte> bytes) {
     std::lock_guard guard(lock_);
     if (in_ >= 0 && !write_all(in_, text_of(bytes))) ::close(std::exchange(in_, -1));
@@ -111,12 +111,12 @@ std::string read_secret(const std::string& path) {
   std::string line;
   struct stat about;
   if (!file || ::stat(path.c_str(), &about) != 0) {
-    complain(fmt::format("{} can't be read: {}", path, std::strerror(errno)));
+    report_error(fmt::format("{} can't be read: {}", path, std::strerror(errno)));
   } else if ((about.st_mode & 077) != 0) {
-    complain(fmt::format("{} may be read by others: chmod 600", path));
+    report_error(fmt::format("{} is readable by others: chmod 600 {}", path, path));
   } else {
     std::getline(file, line);
-    if (line.empty()) complain(path + " has no secret in its first line");
+    if (line.empty()) report_error(path + " has no secret in its first line");
   }
   return line;
 }
@@ -129,7 +129,7 @@ int run_listener(const ListenOptions& options) {
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   const int wait_fd = ::signalfd(-1, &signals, SFD_CLOEXEC);
-  if (wait_fd < 0) return complain("no descriptors are left");
+  if (wait_fd < 0) return report_error("no file descriptors are left: raise ulimit -n");
 
   struct Session {
     Peer peer;
@@ -165,7 +165,8 @@ int run_listener(const ListenOptions& options) {
     ending.push_back(std::move(found->second));
     sessions.erase(found);
   });
-  if (const Status status = node.listen(options.address); !status) return complain(status.text());
+  if (const Status status = node.listen(options.address); !status)
+    return report_error(status.text());
   if (!options.is_quiet) {
     fmt::print("waiting for senders at {}\n", options.address);
     std::fflush(stdout);
@@ -203,10 +204,11 @@ int run_reach(const std::string& address, const std::string& secret) {
   node.on_message([](const Peer&, std::span<const std::byte> bytes) {
     write_all(STDOUT_FILENO, text_of(bytes));
   });
-  // Its end is seen by the sender, which then ends this one.
+  // The sender reads end of file and then ends this process.
   node.on_lost([](const Peer&, const Status&) { ::close(STDOUT_FILENO); });
   Peer peer;
-  if (const Status status = node.connect(address, peer); !status) return complain(status.text());
+  if (const Status status = node.connect(address, peer); !status)
+    return report_error(status.text());
   forward(node, peer, STDIN_FILENO);
   node.close(peer);
   return 0;

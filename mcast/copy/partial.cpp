@@ -23,7 +23,7 @@ int open_partial(int folder, const std::string& name, bool makes) {
     return ::fstat(file, &there) == 0 && S_ISREG(there.st_mode) && there.st_nlink == 1 &&
            there.st_uid == ::geteuid();
   };
-  // Not of a pipe that nobody writes to.
+  // O_NONBLOCK: opening a pipe without a writer would block.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int file = ::openat(folder, name.c_str(), kFlags);
   if (file >= 0 && !is_own(file)) {

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kMaxMessageBytes = 64 << 20;
 constexpr std::size_t kMaxEntries = 50'000'000;
-constexpr int kMaxErrors = 100;  // reported one by one
+constexpr int kMaxErrors = 100;  // more are only counted
 
 class Receiver {
  public:
@@ -58,7 +58,7 @@ class Receiver {
   Status on_message(std::span<const std::byte> bytes);
   Status on_entries(Reader reader);
   bool can_resume(const Entry& entry) const;
-  void tell_held(std::size_t index);
+  void report_held(std::size_t index);
   void on_plan_end();
   Status on_data(Reader reader);
   void on_end();
@@ -115,13 +115,13 @@ Status Receiver::start() {
   if (!near_.empty())
     if (Status status = multicast_->node().listen(near_ + ":0"); !status) return status;
   if (Status status = multicast_->node().address(address); !status) return status;
-  // On a line of its own, whatever a login has said before.
+  // The line break ends an incomplete line that login scripts may have printed.
   report(fmt::format("\nweft-copy-address {} {}", quote(address), kCopyVersion));
   folder_.set_replaces(deletes_);
   const Status status = folder_.open(into_, is_below_, !is_dry_);
   has_folder_ = status.ok() && folder_.is_there();
   note(status);
-  if (!status && !is_dry_) skips_current_ = true;  // it still passes blocks on
+  if (!status && !is_dry_) skips_current_ = true;  // it still forwards blocks
   has_started_ = true;
   return {};
 }
@@ -135,7 +135,7 @@ std::byte* Receiver::buffer(std::uint64_t bytes) {
     return data;
   }
   void* data = nullptr;
-  // The sender keeps few messages under way, so these are few.
+  // The sender's window bounds the number of buffers.
   if (!multicast_->node().allocate(kMaxMessageBytes, data).ok()) return nullptr;
   return static_cast<std::byte*>(data);
 }
@@ -145,7 +145,7 @@ Status Receiver::join(std::istringstream& words) {
   words >> settings.id >> settings.self;
   std::string word, address;
   while (words >> word) {
-    if (!unquote(word, address)) return {Code::corrupt, "the sender names no address"};
+    if (!unquote(word, address)) return {Code::corrupt, "the sender sent an invalid address"};
     settings.members.push_back(address);
   }
   settings.block_bytes = kBlockBytes;
@@ -194,7 +194,7 @@ Status Receiver::on_line(const std::string& line) {
     secret_ = value;
     return check_version(words);
   } else if (word == "key") {
-    key_ = line.substr(4);  // by the listener, which knows it
+    key_ = line.substr(4);  // from the local listener
   } else if (word == "salt") {
     secret_ = derived_secret(key_, value);
     return check_version(words);
@@ -203,7 +203,7 @@ Status Receiver::on_line(const std::string& line) {
   } else if (word == "into") {
     if (!unquote(value, into_)) return Code::corrupt;
   } else {
-    return {Code::corrupt, "the sender says " + word};
+    return {Code::corrupt, "the sender sent an unknown line: " + word};
   }
   return {};
 }
@@ -213,7 +213,7 @@ Status Receiver::on_message(std::span<const std::byte> bytes) {
   std::uint64_t number = 0;
   MessageKind kind{};
   if (!reader.number(number) || !reader.number(kind)) return Code::corrupt;
-  // After a member's death messages come again.
+  // The sender repeats messages after a member's death.
   if (number <= num_processed_) return {};
   if (number != num_processed_ + 1) return {Code::corrupt, "a message is missing"};
   num_processed_ = number;
@@ -237,7 +237,7 @@ Status Receiver::on_entries(Reader reader) {
   while (!reader.is_empty()) {
     Entry entry;
     if (entries_.size() >= kMaxEntries || !decode(reader, entry))
-      return {Code::corrupt, "the list of files makes no sense"};
+      return {Code::corrupt, "the sender sent an invalid list of files"};
     entries_.push_back(std::move(entry));
   }
   return {};
@@ -247,7 +247,7 @@ bool Receiver::can_resume(const Entry& entry) const {
   return resumes_ && !is_dry_ && entry.size >= kResumeFileBytes;
 }
 
-void Receiver::tell_held(std::size_t index) {
+void Receiver::report_held(std::size_t index) {
   constexpr std::size_t kBlocksALine = 512;
   const std::vector<BlockDigest> digests = folder_.held(entries_[index]);
   for (std::size_t first = 0; first < digests.size(); first += kBlocksALine)
@@ -263,7 +263,7 @@ void Receiver::on_plan_end() {
     if (entry.kind == EntryKind::directory && !is_dry_ && !skips_current_)
       note(folder_.make(entry));
     if (entry.kind == EntryKind::file && !skips_current_) lacks_[i] = !folder_.has(entry);
-    if (lacks_[i] && can_resume(entry)) tell_held(i);
+    if (lacks_[i] && can_resume(entry)) report_held(i);
   }
   report("lack " + to_ranges(lacks_));
 }
@@ -316,7 +316,7 @@ Status Receiver::on_data(Reader reader) {
       has_current_ = false;
       if (!is_wanted || !folder_.is_open()) continue;
       if (is_whole == 0) {
-        folder_.leave();  // it changed while it was read, which the sender reports
+        folder_.leave();  // the source changed while it was read, which the sender reports
       } else if (Status status = folder_.finish(entries_[index], size, digest); !status) {
         note(status);
         folder_.abandon();
@@ -330,7 +330,7 @@ Status Receiver::on_data(Reader reader) {
   return {};
 }
 
-// The entries that the source lacks. Below what the sender could not read nothing is known.
+// Deletes entries that the source lacks, except below entries that the sender could not read.
 void Receiver::prune() {
   std::map<std::string, std::vector<std::string>> kept;
   std::set<std::string> unreadable;
@@ -341,7 +341,7 @@ void Receiver::prune() {
     if (slash == std::string::npos) continue;
     std::vector<std::string>& names = kept[entry.path.substr(0, slash)];
     names.push_back(entry.path.substr(slash + 1));
-    // Partial files: a later run goes on with them.
+    // A later run resumes partial files.
     if (resumes_ && entry.kind == EntryKind::file && entry.size >= kResumeFileBytes)
       names.push_back(partial_name(names.back()));
   }
@@ -354,7 +354,7 @@ void Receiver::prune() {
   std::vector<std::string> found;
   if (is_dry_)
     for (const Entry& entry : entries_)
-      if (folder_.is_in_the_way(entry)) found.push_back(entry.path);
+      if (folder_.conflicts_with(entry)) found.push_back(entry.path);
   for (const auto& [path, names] : kept)
     if (!is_unknown(path))
       note(folder_.prune(path, names, num_deleted_, is_dry_ ? &found : nullptr));
@@ -368,7 +368,7 @@ void Receiver::on_end() {
       if (entry.kind == EntryKind::symlink || entry.kind == EntryKind::hard_link)
         note(folder_.make(entry));
     if (deletes_) prune();
-    // From the inside out, because what is made in a folder changes its time.
+    // Children first, because making an entry changes the time of its folder.
     for (std::size_t i = entries_.size(); i-- > 0;)
       if (entries_[i].kind != EntryKind::file || !lacks_[i]) note(folder_.dress(entries_[i]));
   }
@@ -394,7 +394,7 @@ int Receiver::run() {
         line = std::move(lines_.front());
         lines_.pop_front();
       } else {
-        break;  // the sender has ended
+        break;  // end of the sender's lines
       }
     }
     if (arrived.data == nullptr) {
@@ -408,7 +408,7 @@ int Receiver::run() {
   if (!status.ok()) report("error " + quote(status.text()));
   if (group_ != nullptr && is_over_) note(group_->close(10'000));
   group_.reset();
-  // The thread that reads may still wait: only the process's end ends it.
+  // _exit, as the reading thread may block in read().
   multicast_.reset();
   folder_.leave();
   ::_exit(status.ok() && is_over_ ? 0 : 1);

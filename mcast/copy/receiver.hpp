@@ -2,14 +2,14 @@
 
 namespace weft::copy {
 
-// weft-copy --receive: a receiver, which its sender has started and talks to by standard input and
-// output, in lines:
+// weft-copy --receive: a receiver, which its sender starts. Both exchange lines over the receiver's
+// standard input and output:
 //
 //   from the sender: secret HEX VERSION (or, where it may be read by
 //     others, salt HEX VERSION, of which and the listener's secret it is made: key SECRET); near
 //     ADDRESS (an address of the sender's machine; several); into FOLDER; delete; dry-run; resume;
 //     start; group ID SELF MEMBER...; end
-//   to the sender: weft-copy-address TEXT VERSION, before which a login may have said something;
+//   to the sender: weft-copy-address TEXT VERSION, after the output of login scripts;
 //     joined ID; lack RANGES; held INDEX FIRST DIGESTS; wrote NUMBER; error TEXT; deletes PATH (of
 //     a dry run); done FILES DELETED
 //

@@ -48,14 +48,14 @@ class Descriptor {
   int number_;
 };
 
-// Which mount a folder is on; 0: not known.
+// The id of the mount that a folder is on; 0: unknown.
 std::uint64_t mount_of(int folder) {
   struct statx there {};
   if (::statx(folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &there) != 0) return 0;
   return there.stx_mnt_id;
 }
 
-// Others may delete the same meanwhile, where several hosts share a folder.
+// Several hosts may share the folder, so an entry that is already gone is no error.
 Status remove_all(int folder, const std::string& name, const std::string& path,
                   std::size_t& num_deleted) {
   if (::unlinkat(folder, name.c_str(), 0) == 0) return ++num_deleted, Status();
@@ -65,7 +65,7 @@ Status remove_all(int folder, const std::string& name, const std::string& path,
   if (below < 0 && errno == ENOENT) return {};
   if (below < 0) return failed(path, "delete");
   const std::unique_ptr<DIR, int (*)(DIR*)> items(::fdopendir(below), ::closedir);
-  // Of what is open: to open it may have mounted it.
+  // The open folder is compared, as opening it may have mounted it (autofs).
   if (mount_of(below) != mount_of(folder)) {
     errno = EBUSY;
     return failed(path, "delete a mount point");
@@ -93,7 +93,8 @@ Folder::~Folder() {
 Status Folder::open(const std::string& path, bool is_below, bool makes) {
   if (is_below) {
     if (path != "." && !is_safe_path(path))
-      return {Code::not_permitted, path + ": folders of a receiver that listens lie below its own"};
+      return {Code::not_permitted,
+              path + ": a listening receiver writes only below its working directory"};
     root_ = ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (std::size_t end = 0; path != "." && end != std::string::npos;) {
       end = path.find('/', end + 1);
@@ -111,7 +112,7 @@ Status Folder::open(const std::string& path, bool is_below, bool makes) {
     if (::faccessat(root_, ".", W_OK | X_OK, AT_EACCESS) != 0) return failed(path, "write there");
     return {};
   }
-  // The user's own path, which may contain links.
+  // The user chose this path, so it may contain links.
   for (std::size_t end = 1; makes && end != std::string::npos && end <= path.size();) {
     end = path.find('/', end + 1);
     ::mkdir(path.substr(0, end).c_str(), 0777);
@@ -138,8 +139,8 @@ int Folder::open_parent(const std::string& path, std::string& name) const {
                     O_RDONLY | O_DIRECTORY);
 }
 
-// An entry in the way of one of another kind.
-Status Folder::clear_way(int parent, const std::string& name, const Entry& entry) {
+// Removes an entry of another kind than the new one of this name.
+Status Folder::remove_conflicting(int parent, const std::string& name, const Entry& entry) {
   struct stat there;
   if (::fstatat(parent, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) return {};
   const bool wants_folder = entry.kind == EntryKind::directory;
@@ -148,16 +149,16 @@ Status Folder::clear_way(int parent, const std::string& name, const Entry& entry
     if (wants_folder || ::unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return {};
     if (errno != ENOTEMPTY && errno != EEXIST) return failed(entry.path, "delete the folder there");
     if (!replaces_)
-      return {Code::exists, fmt::format("{}: a folder that is not empty is where a {} comes; "
+      return {Code::exists, fmt::format("{}: a folder that is not empty exists in place of the {}; "
                                         "--delete replaces it",
                                         entry.path, kind)};
   } else if (!wants_folder) {
-    return {};  // one name takes another's place
+    return {};  // rename replaces it
   } else if (!S_ISREG(there.st_mode) && !replaces_) {
-    // A link may lead elsewhere on purpose.
+    // A link instead of a folder may be intended by the user of the host.
     return {Code::exists,
-            fmt::format("{}: {} is where a folder comes; --delete replaces it", entry.path,
-                        S_ISLNK(there.st_mode) ? "a link" : "no file or folder")};
+            fmt::format("{}: {} exists in place of the folder; --delete replaces it", entry.path,
+                        S_ISLNK(there.st_mode) ? "a link" : "a special file")};
   }
   std::size_t num_deleted = 0;
   return remove_all(parent, name, entry.path, num_deleted);
@@ -177,7 +178,7 @@ bool Folder::has_link(int parent, const std::string& name, const Entry& entry) c
          one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-bool Folder::is_in_the_way(const Entry& entry) const {
+bool Folder::conflicts_with(const Entry& entry) const {
   if (entry.kind == EntryKind::unreadable) return false;
   std::string name;
   const Descriptor parent(open_parent(entry.path, name));
@@ -187,7 +188,7 @@ bool Folder::is_in_the_way(const Entry& entry) const {
   return S_ISDIR(there.st_mode) != (entry.kind == EntryKind::directory);
 }
 
-// Of what was made under a temporary name.
+// Renames an entry that was made under a temporary name.
 Status Folder::put_in_place(int parent, const std::string& temporary, const std::string& name,
                             const Entry& entry) {
   const auto rename = [&] {
@@ -195,20 +196,21 @@ Status Folder::put_in_place(int parent, const std::string& temporary, const std:
   };
   if (rename()) return {};
   if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
-    if (Status status = clear_way(parent, name, entry); !status) return status;
+    if (Status status = remove_conflicting(parent, name, entry); !status) return status;
     if (rename()) return {};
   }
-  // Somebody else has tidied up, who shares this folder and has put the same here.
+  // Another receiver that shares this folder may have removed the temporary name and put the same
+  // entry here.
   const int error = errno;
   if (error == ENOENT &&
       (entry.kind == EntryKind::file ? has(entry) : has_link(parent, name, entry)))
     return {};
   errno = error;
-  return failed(entry.path, "put it in its place");
+  return failed(entry.path, "rename it to its name");
 }
 
 Status Folder::link_to(const Entry& entry, int parent, const std::string& name) const {
-  // Where another receiver shares the folder, the file may be replaced by its like meanwhile.
+  // Another receiver that shares the folder may replace the file by an equal one meanwhile.
   for (int tries_left = 10;; --tries_left) {
     const Descriptor first(open_below(entry.target, O_PATH | O_NOFOLLOW));
     if (first.get() < 0) return failed(entry.path, "open what it is a hard link to");
@@ -224,11 +226,11 @@ Status Folder::make(const Entry& entry) {
   const Descriptor parent(open_parent(entry.path, name));
   if (parent.get() < 0) return failed(entry.path, "open its folder");
   if (entry.kind == EntryKind::directory) {
-    if (Status status = clear_way(parent.get(), name, entry); !status) return status;
+    if (Status status = remove_conflicting(parent.get(), name, entry); !status) return status;
     if (::mkdirat(parent.get(), name.c_str(), 0700) == 0) return {};
     const int error = errno;
     struct stat there;
-    // Also made by another receiver, which shares this folder.
+    // Another receiver that shares this folder has made it.
     if (error == EEXIST &&
         ::fstatat(parent.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISDIR(there.st_mode))
@@ -236,8 +238,8 @@ Status Folder::make(const Entry& entry) {
     errno = error;
     return failed(entry.path, "make it");
   }
-  // A link takes the place of what is there only once it is made. Another receiver that shares the
-  // folder may take its temporary name for something that is not at the source.
+  // The link is made under a temporary name and renamed, so that the old entry stays until then.
+  // Another receiver that shares the folder may prune the temporary name: then try again.
   for (int tries_left = 10;; --tries_left) {
     const std::string temporary = fmt::format(".weft-copy-{:016x}", [] {
       std::uint64_t number = 0;
@@ -251,7 +253,7 @@ Status Folder::make(const Entry& entry) {
       return status;
     }
     Status status = put_in_place(parent.get(), temporary, name, entry);
-    // Also of two names of one file already: then the rename did nothing.
+    // Rename does nothing, and leaves the temporary name, if both are names of one file.
     ::unlinkat(parent.get(), temporary.c_str(), 0);
     if (status.ok() || status.code() != Code::not_found || tries_left == 0) return status;
   }
@@ -292,9 +294,9 @@ Status Folder::begin(const Entry& entry, bool resumes) {
     }
     temporary_.clear();
   } else if (entry.size >= kResumeFileBytes) {
-    ::unlinkat(parent_, partial_name(name_).c_str(), 0);  // nobody will go on with it
+    ::unlinkat(parent_, partial_name(name_).c_str(), 0);  // no run will resume it
   }
-  // Without a name it is gone if this process dies.
+  // A file without a name vanishes if this process dies.
   file_ = ::openat(parent_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
     std::uint64_t number = 0;
@@ -311,7 +313,7 @@ Status Folder::begin(const Entry& entry, bool resumes) {
   return {};
 }
 
-// The bytes of an older state of the file where this one has a hole.
+// Clears the bytes of a resumed file where the source has a hole.
 Status Folder::clear_to(std::uint64_t offset) {
   const std::uint64_t end = std::min(offset, old_bytes_);
   if (next_ < end && !clear_range(file_, next_, end - next_)) return failed(name_, "write");
@@ -320,10 +322,10 @@ Status Folder::clear_to(std::uint64_t offset) {
 
 Status Folder::keep(std::uint64_t offset, std::size_t length) {
   if (Status status = clear_to(offset); !status) return status;
-  if (length > kResumeBlockBytes) return {Code::corrupt, name_ + ": too long a block"};
+  if (length > kResumeBlockBytes) return {Code::corrupt, name_ + ": the block is too long"};
   std::vector<std::byte> block(length);
   if (!read_range(file_, offset, block))
-    return {Code::corrupt, name_ + ": what was there of it is gone; copy it again"};
+    return {Code::corrupt, name_ + ": its partial data are gone; copy it again"};
   crypto_generichash_update(&hash_, reinterpret_cast<const unsigned char*>(block.data()), length);
   next_ = offset + length;
   return {};
@@ -383,11 +385,11 @@ Status Folder::dress_at(int file, const Entry& entry) const {
     return failed(entry.path, "set its owner");
   for (const auto& [name, value] : entry.xattrs) {
     if (::fsetxattr(file, name.c_str(), value.data(), value.size(), 0) == 0) continue;
-    // Attributes of the system that this user may not set, or this file system does not know.
+    // Skip attributes that this user may not set or this file system does not support.
     if (errno == EPERM || errno == EOPNOTSUPP) continue;
     return failed(entry.path, "set an extended attribute");
   }
-  // After the owner, whose change takes the setuid bit away.
+  // The mode follows the owner, as chown clears the setuid bit.
   if (::fchmod(file, entry.mode) != 0) return failed(entry.path, "set its mode");
   const timespec times[2] = {{0, UTIME_OMIT}, {entry.mtime_s, static_cast<long>(entry.mtime_ns)}};
   if (::futimens(file, times) != 0) return failed(entry.path, "set its time");

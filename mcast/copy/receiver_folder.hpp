@@ -1,6 +1,6 @@
 #pragma once
-// The receiver's side of a file tree: a folder that nothing leads out of. Every path is opened
-// below it, through no link, even if other processes change it meanwhile. Threads: one.
+// The receiver's side of a file tree, confined to one folder: every path is opened below it and
+// through no link, even if other processes change the tree meanwhile. Threads: one.
 #include <sodium.h>
 
 #include <cstdint>
@@ -16,53 +16,53 @@ namespace weft::copy {
 
 class Folder {
  public:
-  // Makes the folder if it is not there, unless !makes: then it is as one that is empty. is_below:
-  // a foreign sender has named it, so it lies below the working directory, through no link.
+  // Opens the folder. A missing one is made; with !makes it counts as empty. is_below: the sender
+  // is not trusted, so the folder must lie below the working directory, through no link.
   Status open(const std::string& path, bool is_below = false, bool makes = true);
   ~Folder();
   bool is_there() const { return root_ >= 0; }
 
-  // An entry in the way of one of another kind is replaced, whatever it is; else a file where
-  // a folder comes and an empty folder are, and other things are reported.
+  // True: an entry of another kind than the new one is always replaced. False: only a file (by a
+  // folder) or an empty folder is; anything else is an error.
   void set_replaces(bool replaces) { replaces_ = replaces; }
 
-  // True if a folder is where something else comes, or the other way round.
-  bool is_in_the_way(const Entry& entry) const;
+  // True if one of the existing entry and the new one is a folder and the other is not.
+  bool conflicts_with(const Entry& entry) const;
 
-  // Makes a folder or link, which needs no data. Of others: nothing.
+  // Makes a folder or link, which need no data. Ignores other kinds.
   Status make(const Entry& entry);
-  // True if the file is there as the entry says: kind, size and time of change.
+  // True if the file exists with the entry's kind, size and modification time.
   bool has(const Entry& entry) const;
 
-  // Of a large file that was not finished: digests of its blocks.
+  // Digests of the blocks of a large file that an earlier run did not finish.
   std::vector<BlockDigest> held(const Entry& entry) const;
 
-  // A file's data, under a temporary name or none, until finish. resumes: under a name that stays
-  // when this process ends, and from what is there under it.
+  // Begins a file, which has a temporary name or none until finish(). resumes: the temporary name
+  // survives this process, and data that exist under it are reused.
   Status begin(const Entry& entry, bool resumes = false);
-  // In the order of offsets, as keep.
+  // Writes data. Calls of write and keep have ascending offsets.
   Status write(std::uint64_t offset, std::span<const std::byte> data);
-  // The data there are those of the file.
+  // Reuses the existing data of this range.
   Status keep(std::uint64_t offset, std::size_t length);
-  // corrupt: the data are not what the digest says. Where another receiver shares the folder and
-  // has put the same file there: ok.
+  // Verifies the digest and renames the file. corrupt: another digest. ok if another receiver that
+  // shares the folder has put the same file there.
   Status finish(const Entry& entry, std::uint64_t size, const Digest& digest);
   void abandon();
-  // Lets go of the file; what can be resumed stays.
+  // Closes the file; data that can be resumed stay.
   void leave();
   bool is_open() const { return file_ >= 0; }
 
-  // Owner, mode, times, extended attributes.
+  // Sets owner, mode, times and extended attributes.
   Status dress(const Entry& entry);
-  // Deletes what is in this folder and not in `names`, but nothing across a mount point. `found`:
-  // only finds the paths. ok: the folder is not there.
+  // Deletes entries of this folder that are not in `names`, but nothing across a mount point. With
+  // `found` it only lists their paths. ok if the folder does not exist.
   Status prune(const std::string& path, const std::vector<std::string>& names,
                std::size_t& num_deleted, std::vector<std::string>* found = nullptr);
 
  private:
   int open_below(const std::string& path, int flags) const;
   int open_parent(const std::string& path, std::string& name) const;
-  Status clear_way(int parent, const std::string& name, const Entry& entry);
+  Status remove_conflicting(int parent, const std::string& name, const Entry& entry);
   Status put_in_place(int parent, const std::string& temporary, const std::string& name,
                       const Entry& entry);
   Status link_to(const Entry& entry, int parent, const std::string& name) const;

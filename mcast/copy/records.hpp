@@ -1,6 +1,6 @@
 #pragma once
-// The multicast of weft-copy: messages of records, of version kCopyVersion. A receiver checks every
-// byte of them.
+// The messages of weft-copy, of version kCopyVersion, which consist of records. A receiver checks
+// every byte.
 //
 //   message: u64 number, u8 kind; then, of plan: entries; of data: parts and ends of files, and
 //   parts that receivers have (--resume).
@@ -20,15 +20,15 @@ namespace weft::copy {
 // Counts the changes of records and of the lines that sender and receiver exchange (receiver.hpp).
 inline constexpr unsigned kCopyVersion = 2;
 
-// Of the group that carries messages. Larger ones wait for each other longer where members fall out
-// of step: docs/use/multicast.md has what was measured.
+// Block size of the group. Members that fall out of step wait longer for larger blocks:
+// docs/use/multicast.md has measurements.
 inline constexpr std::size_t kBlockBytes = 128 << 10;
 
 using Digest = std::array<std::uint8_t, 32>;
 
 enum class MessageKind : std::uint8_t { plan = 1, plan_end, data, end };
-// unreadable: something is there that the sender cannot have, or not all of; of a folder, beside
-// its own entry. Whatever a receiver has there stays, and all below it.
+// unreadable: the sender could not read the entry or all of it; a folder has an entry of its own
+// beside this one. Receivers keep what they have at and below the path.
 enum class EntryKind : std::uint8_t { directory = 1, file, symlink, hard_link, unreadable };
 enum class RecordKind : std::uint8_t { part = 1, file_end, kept };
 
@@ -51,8 +51,8 @@ struct Entry {
 
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
-// True if a receiver may take it for a path below its folder: no empty, "." or ".." part, no slash
-// at the ends, no zero byte.
+// True if the path stays below the receiver's folder: no empty, "." or ".." part, no slash at the
+// ends, no zero byte.
 bool is_safe_path(std::string_view path);
 
 class Writer {
@@ -72,7 +72,7 @@ class Writer {
   }
   std::byte* at() { return room_.data() + at_; }
   void skip(std::size_t bytes) { at_ += bytes; }
-  // Overwrites what was written at this place.
+  // Overwrites the value at this offset.
   template <class T>
   void set(std::size_t at, T value) {
     std::memcpy(room_.data() + at, &value, sizeof value);
@@ -83,7 +83,7 @@ class Writer {
   std::size_t at_ = 0;
 };
 
-// Every read says whether there was enough.
+// Each read returns false if too few bytes are left.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -117,25 +117,25 @@ std::size_t encoded_bytes(const Entry& entry);
 void encode(const Entry& entry, Writer& writer);
 bool decode(Reader& reader, Entry& entry);
 
-// Lines of the pipes between the sender and its receivers carry any bytes as %xx.
+// Escapes arbitrary bytes as %xx for the lines between the sender and its receivers.
 std::string quote(std::string_view text);
-// For people: control characters, of which a line's end would begin a false line, as \xHH.
+// For messages: escapes control characters as \xHH, so that a name cannot begin a line of its own.
 std::string printable(std::string_view text);
 bool unquote(std::string_view text, std::string& bytes);
-// The version of the other side, which ends a line. A side that names none speaks 2, the last
+// Reads the other side's version from the end of a line. A side that sends none speaks 2, the last
 // version without it.
 unsigned read_version(std::istream& words);
-// The secret of one transfer, from that which its receivers know (it may be empty) and a number
-// that everybody may know.
+// Derives the secret of one transfer from the listeners' secret, which may be empty, and a public
+// salt.
 std::string derived_secret(std::string_view secret, std::string_view salt);
 BlockDigest block_digest(std::span<const std::byte> block);
 std::string to_hex(const BlockDigest& digest);
-// "hex,hex", appended; false: it makes no sense.
+// Parses "hex,hex" and appends the digests; false: invalid.
 std::string to_hex(std::span<const BlockDigest> digests);
 bool from_hex(std::string_view text, std::vector<BlockDigest>& digests);
-// All of it; false: it is not there, or can't be read.
+// Reads the complete range; false: the file is shorter or can't be read.
 bool read_range(int file, std::uint64_t offset, std::span<std::byte> to);
-// "1,3-5"; false: it makes no sense.
+// Parses "1,3-5"; false: invalid.
 std::string to_ranges(const std::vector<bool>& marks);
 bool from_ranges(std::string_view text, std::vector<bool>& marks);
 

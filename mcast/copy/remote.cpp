@@ -32,7 +32,8 @@ Status Remotes::start(const std::vector<std::string>& hosts,
     remote.host = hosts[i];
     Child child;
     const int error = start_child(commands[i], child);
-    if (error == EMFILE) return {Code::no_memory, "no descriptors are left for another host"};
+    if (error == EMFILE)
+      return {Code::no_memory, "no file descriptors are left for another host: raise ulimit -n"};
     remote.pid = child.pid;
     remote.in = child.in;
     remote.out = child.out;
@@ -52,7 +53,7 @@ void Remotes::listen() {
 Remotes::~Remotes() {
   for (Remote& remote : remotes_)
     if (remote.in >= 0) ::close(remote.in);
-  // They end when their input does.
+  // Receivers exit at the end of their input.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kEndMs);
   for (Remote& remote : remotes_) {
     if (remote.pid <= 0) continue;
@@ -72,7 +73,7 @@ Remotes::~Remotes() {
 
 void Remotes::send_line(Remote& remote, const std::string& line) {
   if (remote.in < 0) return;
-  write_all(remote.in, line + "\n");  // its end is seen at its output
+  write_all(remote.in, line + "\n");  // read_all() detects the receiver's end
 }
 
 void Remotes::give_up(Remote& remote, const std::string& why) {
@@ -88,7 +89,7 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
   std::string word, text;
   words >> word;
   if (remote.address.empty() && word != "weft-copy-address" && word != "error") {
-    // A login's words come before the receiver's.
+    // Login scripts may print lines before the receiver does.
     if (!word.empty()) remote.banner = line.substr(0, 200);
   } else if (word == "weft-copy-address") {
     words >> text;
@@ -103,7 +104,7 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
     std::size_t first = 0;
     words >> file >> first >> text;
     auto& blocks = remote.held[file];
-    // Without the rest it is sent again.
+    // Incomplete digests are dropped: the file is sent again.
     if (first != blocks.size() || !from_hex(text, blocks)) blocks.clear();
   } else if (word == "lack") {
     words >> remote.lack;
@@ -120,7 +121,7 @@ void Remotes::on_line(Remote& remote, const std::string& line) {
     std::string plain;
     remote.errors.push_back(unquote(text, plain) ? plain : text);
   } else {
-    remote.errors.push_back("its receiver says: " + line.substr(0, 200));
+    remote.errors.push_back("output of its receiver: " + line.substr(0, 200));
   }
 }
 

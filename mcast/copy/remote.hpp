@@ -1,6 +1,6 @@
 #pragma once
-// Receivers that run on other hosts: started by a launcher such as ssh, talked to by pipes.
-// Threads: one, beside Remotes' own, which only reads.
+// Receivers on other hosts, started by a launcher such as ssh and connected by pipes. Threads: one,
+// beside Remotes' own, which only reads.
 #include <sys/types.h>
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct Remote {
   pid_t pid = -1;
   int in = -1, out = -1;
   std::string unread;
-  // By Remotes' thread, under its lock:
-  std::string banner;  // the last line that was no receiver's, before its first
+  // Written by Remotes' thread, under its lock:
+  std::string banner;  // the last line before the receiver's first, as login scripts print them
   std::string address;
   unsigned version = 0;  // with the address
   std::uint64_t joined = 0, wrote = 0, num_files = 0, num_deleted = 0;
@@ -30,22 +30,22 @@ struct Remote {
   std::map<std::uint32_t, std::vector<BlockDigest>> held;  // by file
   bool has_lack = false, is_done = false, is_gone = false;
   std::vector<std::string> errors, deletes;
-  // The sender's:
+  // Written by the sender:
   bool is_given_up = false;
 };
 
 class Remotes {
  public:
-  ~Remotes();  // ends them all
-  // A receiver on each, by its command.
+  ~Remotes();  // ends all receivers
+  // Starts a receiver on each host, by its command.
   Status start(const std::vector<std::string>& hosts,
                const std::vector<std::vector<std::string>>& commands);
-  // From then on their lines are read.
+  // Starts the thread that reads the receivers' lines.
   void listen();
   void send_line(Remote& remote, const std::string& line);
-  // Ends this one.
+  // Ends this receiver, with an error.
   void give_up(Remote& remote, const std::string& why);
-  // Waits until the condition holds, under the lock; false: time is over.
+  // Waits until the condition, which is called under the lock, holds; false: timed out.
   template <class F>
   bool wait(int timeout_ms, F&& condition) {
     std::unique_lock guard(lock_);

@@ -1,35 +1,22 @@
 #include "mcast/copy/sender.hpp"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sodium.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
-#include <map>
-#include <memory>
+#include <ctime>
 #include <sstream>
 
-#include "mcast/copy/remote.hpp"
-#include "mcast/copy/sender_tree.hpp"
+#include "mcast/copy/sender_impl.hpp"
 #include "mcast/group/addresses.hpp"
 #include "weft/job.hpp"
-#include "weft/multicast.hpp"
 
 namespace weft::copy {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kMessageBytes = 8 << 20;
 constexpr std::size_t kWindow = 4;  // messages that some receiver has not written
-constexpr std::size_t kPartHead = 32;
-constexpr std::size_t kEndBytes = 64;
 constexpr int kStartMs = 60'000, kJoinMs = 15'000;
 constexpr auto kProgressStep = std::chrono::milliseconds(500);
 
@@ -48,61 +35,7 @@ std::vector<std::string> command_of(const SendOptions& options, const Target& ta
   return command;
 }
 
-// The transfer can't go on.
-struct GivenUp {
-  std::string why;
-};
-
-class Sender {
- public:
-  explicit Sender(const SendOptions& options) : options_(options) {}
-  int run();
-
- private:
-  struct Kept {  // a message that some receiver has not written
-    std::uint64_t number;
-    std::byte* data;
-    std::uint64_t bytes;
-    bool is_sent = false;  // its memory is free as far as the group goes
-  };
-
-  void start();
-  std::string why_unusable(const Remote& remote);
-  void form_group();
-  void send_kept(Kept& kept);
-  std::byte* take_buffer();
-  Writer begin_message(std::byte* data, MessageKind kind);
-  void submit(std::byte* data, std::uint64_t bytes);
-  template <class F>
-  void wait_until(F&& done);
-  void retire();
-  void send_plan();
-  void note_held(const Remote& remote, const std::vector<bool>& lacks);
-  bool send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
-                       Writer& writer, crypto_generichash_state& hash);
-  void send_files();
-  void send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer);
-  void flush(std::byte*& data, std::unique_ptr<Writer>& writer);
-  void show_progress(bool is_last);
-  bool finish();
-
-  const SendOptions& options_;
-  std::vector<Source> sources_;
-  std::vector<std::string> troubles_;                       // here
-  std::vector<bool> lacks_;                                 // at some receiver
-  std::map<std::uint32_t, std::vector<BlockDigest>> held_;  // by all that lack the file
-  std::uint64_t bytes_to_send_ = 0, bytes_sent_ = 0, num_files_sent_ = 0;
-
-  std::string own_;
-  Remotes remotes_;
-  std::unique_ptr<Multicast> multicast_;
-  std::unique_ptr<Group> group_;
-  bool has_failed_ = false;  // the group; under the remotes' lock
-  std::uint64_t group_id_ = 0, last_number_ = 0;
-  std::deque<Kept> kept_;
-  std::vector<std::byte*> free_;
-  Clock::time_point began_ = Clock::now(), shown_{};
-};
+}  // namespace
 
 void Sender::start() {
   unsigned char random[32];
@@ -117,12 +50,13 @@ void Sender::start() {
   const auto near = mcast::own_addresses();
   for (const std::string& address : near)
     if (Status status = multicast_->node().listen(address + ":0"); !status)
-      throw GivenUp{status.text()};
-  if (Status status = multicast_->node().address(own_); !status) throw GivenUp{status.text()};
+      throw TransferFailed{status.text()};
+  if (Status status = multicast_->node().address(own_); !status)
+    throw TransferFailed{status.text()};
   for (std::size_t i = 0; i < kWindow + 1; ++i) {
     void* memory = nullptr;
     if (Status status = multicast_->node().allocate(kMessageBytes, memory); !status)
-      throw GivenUp{status.text()};
+      throw TransferFailed{status.text()};
     free_.push_back(static_cast<std::byte*>(memory));
   }
   std::vector<std::string> hosts;
@@ -131,11 +65,11 @@ void Sender::start() {
     hosts.push_back(target.host);
     commands.push_back(command_of(options_, target));
   }
-  if (Status status = remotes_.start(hosts, commands); !status) throw GivenUp{status.text()};
+  if (Status status = remotes_.start(hosts, commands); !status) throw TransferFailed{status.text()};
   remotes_.listen();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Remote& remote = remotes_.all()[i];
-    // Bytes on their way to a listener may be read by others.
+    // The network to a listener is not trusted: send the salt instead of the secret.
     remotes_.send_line(remote, options_.targets[i].listens
                                    ? fmt::format("salt {} {}", salt, kCopyVersion)
                                    : fmt::format("secret {} {}", secret, kCopyVersion));
@@ -157,7 +91,7 @@ void Sender::start() {
   form_group();
 }
 
-// Of a receiver that has answered, has ended, or has had its time. Empty: it is usable.
+// For a receiver that has answered, ended, or let its time pass. Empty: it is usable.
 std::string Sender::why_unusable(const Remote& remote) {
   std::lock_guard guard(remotes_.lock());
   if (!remote.address.empty() && remote.version != kCopyVersion)
@@ -169,12 +103,12 @@ std::string Sender::why_unusable(const Remote& remote) {
   if (!remote.errors.empty()) return "its receiver has ended";
   const char* why =
       remote.is_gone ? "its receiver could not be started" : "its receiver does not answer";
-  return why + (remote.banner.empty() ? "" : "; it said: " + remote.banner);
+  return why + (remote.banner.empty() ? "" : "; last output: " + remote.banner);
 }
 
-// Of all receivers that live; what some of them have not written is sent again.
+// Makes a group of all live receivers and repeats the messages that some have not written.
 void Sender::form_group() {
-  // A dead receiver is known soon by its pipe.
+  // The pipe of a dead receiver closes soon.
   if (has_failed_)
     remotes_.wait(1000, [&] {
       return std::ranges::any_of(remotes_.all(), [](const Remote& remote) {
@@ -197,7 +131,7 @@ void Sender::form_group() {
       if (is_gone) remotes_.give_up(remote, "its receiver has ended");
       if (!remote.is_given_up) live.push_back(&remote);
     }
-    if (live.empty()) throw GivenUp{"no host is left"};
+    if (live.empty()) throw TransferFailed{"the transfer failed on all hosts"};
     GroupSettings settings;
     settings.id = ++group_id_;
     settings.members.push_back(own_);
@@ -228,8 +162,9 @@ void Sender::form_group() {
                                                  .on_complete =
                                                      [this](void* data, std::uint64_t) {
                                                        std::lock_guard guard(remotes_.lock());
-                                                       for (Kept& kept : kept_)
-                                                         if (kept.data == data) kept.is_sent = true;
+                                                       for (PendingMessage& pending : pending_)
+                                                         if (pending.data == data)
+                                                           pending.is_sent = true;
                                                        remotes_.changed().notify_all();
                                                      },
                                                  .on_failure =
@@ -239,21 +174,22 @@ void Sender::form_group() {
                                                        remotes_.changed().notify_all();
                                                      }});
     if (!group_->ready()) {
-      // The member at fault ends soon, or stops answering.
+      // The pipe or the join timeout identifies the failed member.
       ::usleep(100'000);
       continue;
     }
-    for (Kept& kept : kept_) send_kept(kept);
+    for (PendingMessage& pending : pending_) send_pending(pending);
     return;
   }
 }
 
-void Sender::send_kept(Kept& kept) {
+void Sender::send_pending(PendingMessage& pending) {
   {
     std::lock_guard guard(remotes_.lock());
-    kept.is_sent = false;
+    pending.is_sent = false;
   }
-  [[maybe_unused]] const Status status = group_->send(kept.data, kept.bytes);  // or it has failed
+  [[maybe_unused]] const Status status =
+      group_->send(pending.data, pending.bytes);  // or it has failed
 }
 
 void Sender::retire() {
@@ -261,13 +197,13 @@ void Sender::retire() {
   std::uint64_t least = last_number_;
   for (const Remote& remote : remotes_.all())
     if (!remote.is_given_up && !remote.is_gone) least = std::min(least, remote.wrote);
-  while (!kept_.empty() && kept_.front().is_sent && kept_.front().number <= least) {
-    free_.push_back(kept_.front().data);
-    kept_.pop_front();
+  while (!pending_.empty() && pending_.front().is_sent && pending_.front().number <= least) {
+    free_.push_back(pending_.front().data);
+    pending_.pop_front();
   }
 }
 
-// Waits, and mends the group meanwhile.
+// Waits until done() holds, and makes the group anew whenever it fails.
 template <class F>
 void Sender::wait_until(F&& done) {
   for (;;) {
@@ -289,7 +225,7 @@ void Sender::wait_until(F&& done) {
 }
 
 std::byte* Sender::take_buffer() {
-  wait_until([&] { return kept_.size() < kWindow && !free_.empty(); });
+  wait_until([&] { return pending_.size() < kWindow && !free_.empty(); });
   std::byte* data = free_.back();
   free_.pop_back();
   return data;
@@ -303,12 +239,12 @@ Writer Sender::begin_message(std::byte* data, MessageKind kind) {
 }
 
 void Sender::submit(std::byte* data, std::uint64_t bytes) {
-  Kept* kept = nullptr;
+  PendingMessage* pending = nullptr;
   {
     std::lock_guard guard(remotes_.lock());
-    kept = &kept_.emplace_back(Kept{++last_number_, data, bytes});
+    pending = &pending_.emplace_back(PendingMessage{++last_number_, data, bytes});
   }
-  send_kept(*kept);
+  send_pending(*pending);
   bytes_sent_ += bytes;
   if (options_.rate > 0) {
     const std::chrono::duration<double> due(static_cast<double>(bytes_sent_) / options_.rate);
@@ -341,7 +277,7 @@ void Sender::send_plan() {
     for (const Remote& remote : remotes_.all()) {
       std::vector<bool> lacks(sources_.size(), false);
       if (!from_ranges(remote.lack, lacks))
-        throw GivenUp{remote.host + " sends what makes no sense"};
+        throw TransferFailed{remote.host + ": its receiver sent an invalid list of files"};
       for (std::size_t i = 0; i < lacks.size(); ++i)
         if (lacks[i]) lacks_[i] = true;
       if (!remote.is_given_up && !remote.is_gone) note_held(remote, lacks);
@@ -349,135 +285,6 @@ void Sender::send_plan() {
   }
   for (std::size_t i = 0; i < sources_.size(); ++i)
     if (lacks_[i]) bytes_to_send_ += sources_[i].entry.size;
-}
-
-void Sender::note_held(const Remote& remote, const std::vector<bool>& lacks) {
-  for (std::size_t i = 0; options_.resumes && i < lacks.size(); ++i) {
-    if (!lacks[i] || sources_[i].entry.size < kResumeFileBytes) continue;
-    const auto index = static_cast<std::uint32_t>(i);
-    const auto theirs = remote.held.find(index);
-    const auto [held, is_first] = held_.try_emplace(index);
-    if (theirs == remote.held.end()) {
-      held->second.clear();
-    } else if (is_first) {
-      held->second = theirs->second;
-    } else {
-      held->second.resize(std::min(held->second.size(), theirs->second.size()));
-      for (std::size_t block = 0; block < held->second.size(); ++block)
-        if (held->second[block] != theirs->second[block]) held->second[block] = kNoDigest;
-    }
-  }
-}
-
-// Lets receivers keep the block of a file that they have. False: theirs differs.
-bool Sender::send_kept_block(std::uint32_t index, int file, std::uint64_t at, std::size_t length,
-                             Writer& writer, crypto_generichash_state& hash) {
-  std::vector<std::byte> block(length);
-  if (!read_range(file, at, block) || block_digest(block) != held_[index][at / kResumeBlockBytes])
-    return false;
-  crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(block.data()), length);
-  writer.number(RecordKind::kept);
-  writer.number(index);
-  writer.number(at);
-  writer.number(static_cast<std::uint32_t>(length));
-  bytes_to_send_ -= length;
-  return true;
-}
-
-void Sender::flush(std::byte*& data, std::unique_ptr<Writer>& writer) {
-  if (data != nullptr) submit(data, writer->size());
-  data = take_buffer();
-  writer = std::make_unique<Writer>(begin_message(data, MessageKind::data));
-}
-
-void Sender::send_file(std::uint32_t index, std::byte*& data, std::unique_ptr<Writer>& writer) {
-  const Source& source = sources_[index];
-  const bool is_input = source.from.empty();
-  const int file = is_input ? STDIN_FILENO : open_source(source);
-  crypto_generichash_state hash;
-  crypto_generichash_init(&hash, nullptr, 0, sizeof(Digest));
-  std::uint64_t at = 0;
-  bool is_whole = file >= 0;
-  std::string trouble = file >= 0         ? ""
-                        : errno == ELOOP  ? "a link is on the way there by now"
-                        : errno == ESTALE ? "it is no file any more"
-                                          : std::strerror(errno);
-  const std::uint64_t most = is_input ? ~std::uint64_t{0} : source.entry.size;
-  const auto held = held_.find(index);
-  const std::size_t num_held = held == held_.end() ? 0 : held->second.size();
-  while (is_whole && at < most) {
-    if (!is_input) {
-      // Holes are not sent.
-      const off_t next = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
-      if (next < 0 && errno == ENXIO) break;
-      if (next > 0) at = static_cast<std::uint64_t>(next);
-      if (at >= most) break;
-    }
-    if (writer->left() < kPartHead + kEndBytes + 4096) flush(data, writer);
-    std::size_t room = std::min<std::uint64_t>(writer->left() - kPartHead - kEndBytes, most - at);
-    if (at / kResumeBlockBytes < num_held) {
-      const std::uint64_t left = kResumeBlockBytes - at % kResumeBlockBytes;
-      const std::size_t length = std::min<std::uint64_t>(left, most - at);
-      if (left == kResumeBlockBytes && send_kept_block(index, file, at, length, *writer, hash)) {
-        at += length;
-        continue;
-      }
-      room = std::min<std::size_t>(room, left);
-    }
-    if (!is_input)
-      if (const off_t hole = ::lseek(file, static_cast<off_t>(at), SEEK_HOLE);
-          hole > static_cast<off_t>(at))
-        room = std::min<std::uint64_t>(room, static_cast<std::uint64_t>(hole) - at);
-    const std::size_t head = writer->size();
-    writer->number(RecordKind::part);
-    writer->number(index);
-    writer->number(at);
-    writer->number(std::uint32_t{0});
-    const ssize_t length = is_input ? ::read(file, writer->at(), room)
-                                    : ::pread(file, writer->at(), room, static_cast<off_t>(at));
-    if (length <= 0) {
-      writer->skip(head - writer->size());
-      if (length < 0 && errno == EINTR) continue;
-      if (length < 0) trouble = std::strerror(errno);
-      if (length == 0 && !is_input) trouble = "it became shorter while it was copied";
-      is_whole = trouble.empty();
-      break;
-    }
-    writer->set(writer->size() - 4, static_cast<std::uint32_t>(length));
-    crypto_generichash_update(&hash, reinterpret_cast<const unsigned char*>(writer->at()),
-                              static_cast<unsigned long long>(length));
-    writer->skip(static_cast<std::size_t>(length));
-    at += static_cast<std::uint64_t>(length);
-  }
-  struct stat now;
-  if (is_whole && !is_input && ::fstat(file, &now) == 0 &&
-      (static_cast<std::uint64_t>(now.st_size) != source.entry.size ||
-       now.st_mtim.tv_sec != source.entry.mtime_s ||
-       now.st_mtim.tv_nsec != static_cast<long>(source.entry.mtime_ns))) {
-    is_whole = false;
-    trouble = "it changed while it was copied";
-  }
-  if (file >= 0 && !is_input) ::close(file);
-  if (!is_whole) troubles_.push_back(source.from + ": " + trouble);
-  if (writer->left() < kEndBytes) flush(data, writer);
-  Digest digest;
-  crypto_generichash_final(&hash, digest.data(), digest.size());
-  writer->number(RecordKind::file_end);
-  writer->number(index);
-  writer->number(is_input ? at : source.entry.size);
-  writer->number(static_cast<std::uint8_t>(is_whole ? 1 : 0));
-  std::memcpy(writer->at(), digest.data(), digest.size());
-  writer->skip(digest.size());
-  if (is_whole) ++num_files_sent_;
-}
-
-void Sender::send_files() {
-  std::byte* data = nullptr;
-  std::unique_ptr<Writer> writer;
-  flush(data, writer);
-  for (std::size_t i = 0; i < sources_.size(); ++i)
-    if (lacks_[i]) send_file(static_cast<std::uint32_t>(i), data, writer);
-  submit(data, writer->size());
 }
 
 void Sender::show_progress(bool is_last) {
@@ -499,7 +306,7 @@ bool Sender::finish() {
   std::byte* data = take_buffer();
   submit(data, begin_message(data, MessageKind::end).size());
   wait_until([&] {
-    return kept_.empty() && std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
+    return pending_.empty() && std::ranges::all_of(remotes_.all(), [](const Remote& remote) {
              return remote.is_given_up || remote.is_gone || remote.is_done;
            });
   });
@@ -510,15 +317,15 @@ bool Sender::finish() {
   group_.reset();
   show_progress(true);
 
-  bool is_good = troubles_.empty();
-  for (const std::string& trouble : troubles_)
-    fmt::print(stderr, "weft-copy: not copied: {}\n", printable(trouble));
+  bool is_good = read_errors_.empty();
+  for (const std::string& read_error : read_errors_)
+    fmt::print(stderr, "weft-copy: not copied: {}\n", printable(read_error));
   if (options_.deletes && std::ranges::any_of(sources_, [](const Source& source) {
         return source.entry.kind == EntryKind::unreadable;
       }))
-    fmt::print(
-        stderr,
-        "weft-copy: what could not be read, and all below it, stays as it is on the hosts\n");
+    fmt::print(stderr,
+               "weft-copy: --delete has kept, on the hosts, what could not be read here and all "
+               "below it\n");
   std::size_t num_good = 0, num_deleted = 0;
   std::lock_guard guard(remotes_.lock());
   for (const Remote& remote : remotes_.all()) {
@@ -557,10 +364,11 @@ int Sender::run() {
       input.entry.uid = ::geteuid();
       input.entry.gid = ::getegid();
       input.entry.mtime_s = ::time(nullptr);
-      if (!is_safe_path(input.entry.path)) throw GivenUp{"--name is no file name"};
+      if (!is_safe_path(input.entry.path)) throw TransferFailed{"--name is not a valid file name"};
       sources_.push_back(input);
     }
-    if (Status status = scan(paths, sources_, troubles_); !status) throw GivenUp{status.text()};
+    if (Status status = scan(paths, sources_, read_errors_); !status)
+      throw TransferFailed{status.text()};
     start();
     send_plan();
     if (options_.is_dry) {
@@ -570,19 +378,17 @@ int Sender::run() {
       send_files();
     }
     return finish() ? 0 : 1;
-  } catch (const GivenUp& given_up) {
+  } catch (const TransferFailed& failure) {
     for (const Remote& remote : remotes_.all())
       for (const std::string& error : remote.errors)
         fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
-    fmt::print(stderr, "weft-copy: {}\n", given_up.why);
+    fmt::print(stderr, "weft-copy: {}\n", failure.why);
   } catch (const Error& error) {
     fmt::print(stderr, "weft-copy: {}\n", error.status().text());
   }
   group_.reset();
   return 1;
 }
-
-}  // namespace
 
 int run_sender(const SendOptions& options) {
   Sender sender(options);

@@ -1,6 +1,6 @@
 #pragma once
-// weft-copy's sending side: starts a receiver on every host, multicasts the tree, goes on with the
-// others when one dies, and says how it went on each.
+// weft-copy's sending side: starts a receiver on every host, multicasts the tree, continues with
+// the others when one dies, and reports the result of each host.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ struct SendOptions {
   double rate = 0;  // bytes a second at most; 0: any
 };
 
-// The exit status: 0: all is everywhere; 1: not.
+// Returns the exit status: 0 if every host has everything, else 1.
 int run_sender(const SendOptions& options);
 
 }  // namespace weft::copy

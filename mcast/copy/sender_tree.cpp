@@ -25,7 +25,7 @@ class Scan {
   Scan(std::vector<Source>& sources, std::vector<std::string>& skipped)
       : sources_(sources), skipped_(skipped) {}
 
-  // False, with errno, if nothing of it can be had.
+  // False, with errno, if the entry cannot be read at all.
   bool add(const std::string& from, const std::string& path, bool follows) {
     struct stat what;
     if ((follows ? ::stat : ::lstat)(from.c_str(), &what) != 0) return false;
@@ -57,7 +57,7 @@ class Scan {
         }
       }
     } else {
-      return skip(from, path, "it is neither a file nor a folder nor a link");
+      return skip(from, path, "it is not a file, folder or link");
     }
     read_xattrs(source);
     sources_.push_back(std::move(source));
@@ -67,7 +67,8 @@ class Scan {
  private:
   bool skip(const std::string& from, std::string path, const std::string& why) {
     skipped_.push_back(from + ": " + why);
-    // A path that receivers cannot have: then nothing around it is deleted there either.
+    // The path is too long for receivers: mark its closest short parent, below which they then
+    // delete nothing.
     while (path.size() > kMaxPathBytes) path.resize(path.rfind('/'));
     Source source;
     source.entry.kind = EntryKind::unreadable;
@@ -123,7 +124,7 @@ class Scan {
 }  // namespace
 
 int open_source(const Source& source) noexcept {
-  // Opening a pipe does not wait then.
+  // O_NONBLOCK: opening a pipe without a writer would block.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   int file = -1;
   if (source.from.size() == source.top_bytes) {
@@ -156,7 +157,7 @@ Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
     std::unique_ptr<char, void (*)(void*)> whole(::realpath(path.c_str(), nullptr), std::free);
     if (whole == nullptr)
       return {Code::not_found, fmt::format("{}: {}", path, std::strerror(errno))};
-    // The name as it was given, unless that says nothing.
+    // Use the name as given, unless it is "." or the like.
     std::string name = path;
     while (name.size() > 1 && name.back() == '/') name.pop_back();
     name = name.substr(name.rfind('/') == std::string::npos ? 0 : name.rfind('/') + 1);
@@ -166,7 +167,8 @@ Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
     }
     if (name.empty()) return {Code::bad_argument, path + ": the root folder can't be copied"};
     if (!names.insert(name).second)
-      return {Code::bad_argument, fmt::format("two of what is to be copied are called {}", name)};
+      return {Code::bad_argument,
+              fmt::format("two of the files and folders to copy have the name {}", name)};
     if (!all.add(path, name, true))
       return {Code::not_found, fmt::format("{}: {}", path, std::strerror(errno))};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The sender's side of a file tree: what there is, and its data. Threads: one.
+// The sender's side of a file tree: its entries and their data. Threads: one.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -14,19 +14,18 @@ namespace weft::copy {
 
 struct Source {
   Entry entry;
-  std::string from;           // where it lies here; empty: standard input
+  std::string from;           // path on this host; empty: standard input
   std::size_t top_bytes = 0;  // of `from`: the path that the user gave, which may lead over links
 };
 
-// A descriptor of a file that scan() has found, to read; -1 with errno: there is none, a link is on
-// the way below the user's path by now (ELOOP), or it is no file any more (ESTALE).
+// Opens a file that scan() has found, for reading. -1 with errno: it does not exist, its path below
+// the user's now leads through a link (ELOOP), or it is no longer a file (ESTALE).
 int open_source(const Source& source) noexcept;
 
-// All below these files and folders, each under its last name; folders before what is in them.
-// not_found, bad_argument: one of them can't be read, or two have the same name. `skipped`: what is
-// below them and can't be copied (sockets, devices, what may not be read, has vanished or has a
-// path that is too long), with the reason; each has an entry that says so, too
-// (EntryKind::unreadable).
+// Lists all entries of these files and folders, each under its last name, folders before their
+// entries. not_found, bad_argument: one can't be read, or two have the same name. `skipped`:
+// entries that can't be copied, with the reason (sockets, devices, unreadable or vanished entries,
+// paths that are too long); each also has an entry of kind EntryKind::unreadable.
 Status scan(const std::vector<std::string>& paths, std::vector<Source>& sources,
             std::vector<std::string>& skipped);
 

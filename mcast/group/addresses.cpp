@@ -36,7 +36,7 @@ std::string address_towards(const std::string& other) {
   sockaddr_in own{};
   socklen_t length = sizeof own;
   char text[INET_ADDRSTRLEN] = {};
-  // No packet is sent by this.
+  // Connecting a UDP socket sends no packet.
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
       ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0)
     ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);

@@ -1,13 +1,13 @@
 #pragma once
-// Under which of this machine's IPv4 addresses others reach it. Any thread.
+// The IPv4 addresses under which other hosts reach this one. Any thread.
 #include <string>
 #include <vector>
 
 namespace weft::mcast {
 
-// The addresses of interfaces that are up, but not the loopback's.
+// The addresses of all interfaces that are up, except the loopback.
 std::vector<std::string> own_addresses();
-// This machine's own on the way to another one; empty: there is no way. Sends nothing.
+// The local address of the route to another host; empty: there is no route. Sends nothing.
 std::string address_towards(const std::string& other);
 
 }  // namespace weft::mcast

@@ -1,4 +1,4 @@
-// Coming together, failing and closing.
+// A group's joining, failing and closing.
 #include <fmt/core.h>
 #include <sodium.h>
 
@@ -33,9 +33,8 @@ namespace {
 constexpr int kMaxMembers = 65'535;
 constexpr int kMaxSmallMembers = 16;
 constexpr std::size_t kMaxSmallBytes = 10'240;
-// How long a member whose old connection has ended is waited for; as long as one that is silent, by
-// default.
-constexpr auto kComeBack = std::chrono::seconds(5);
+// Deadline for a member to reconnect after its old connection ended: that of a silent peer.
+constexpr auto kReconnectDeadline = std::chrono::seconds(5);
 
 const Algorithm& checked_algorithm(const GroupSettings& settings) {
   const int size = static_cast<int>(settings.members.size());
@@ -56,12 +55,12 @@ const Algorithm& checked_algorithm(const GroupSettings& settings) {
   if (algorithm == nullptr) {
     std::string names;
     for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
-    wrong(fmt::format("there is no multicast algorithm {}, but:{}", settings.algorithm, names));
+    wrong(fmt::format("unknown multicast algorithm {}; known:{}", settings.algorithm, names));
   }
   return *algorithm;
 }
 
-// Ranks of a job become members by address.
+// Translates ranks of the job into addresses of members.
 GroupSettings with_members(const MulticastImpl& multicast, GroupSettings settings) {
   const std::vector<JobRank>& ranks = multicast.ranks();
   const auto wrong = [](const std::string& text) { throw Error({Code::bad_argument, text}); };
@@ -83,12 +82,12 @@ GroupSettings with_members(const MulticastImpl& multicast, GroupSettings setting
     if (!knows_racks) settings.racks.push_back(member.host);
   }
   if (settings.self < 0)
-    wrong(fmt::format("rank {} makes a group that it is no member of", multicast.rank()));
+    wrong(fmt::format("rank {} is not among the ranks of its group", multicast.rank()));
   return settings;
 }
 
-// The parent in the tree that control messages take: an edge of the pipeline's hypercube, or from
-// one of a pair to the other.
+// The parent in the tree of control messages: an edge of the pipeline's hypercube, or the other
+// member of a pair.
 int parent_of(int rank, int size) {
   int corner = 1;
   while (2 * corner <= size) corner *= 2;
@@ -145,7 +144,8 @@ GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEven
 void GroupImpl::join() {
   std::lock_guard guard(multicast_.lock());
   if (multicast_.has(settings_.id))
-    throw Error({Code::bad_argument, fmt::format("a group {} lives here already", settings_.id)});
+    throw Error(
+        {Code::bad_argument, fmt::format("group {} exists already in this process", settings_.id)});
   create_until_ = Clock::now() + std::chrono::milliseconds(settings_.create_timeout_ms);
   const auto& own = settings_.members[static_cast<std::size_t>(settings_.self)];
   for (Neighbor& neighbor : neighbors_) {
@@ -196,7 +196,8 @@ GroupImpl::Neighbor* GroupImpl::find(const Connection& connection) {
     if (neighbor.connection == &connection) return &neighbor;
   return nullptr;
 }
-// Members that do not come in time.
+
+// Fails the group if a member misses its deadline.
 void GroupImpl::end_waiting(Clock::time_point now) {
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.back_until && now > *neighbor.back_until)
@@ -206,16 +207,15 @@ void GroupImpl::end_waiting(Clock::time_point now) {
   std::string missing;
   for (const Neighbor& neighbor : neighbors_) {
     if (neighbor.has_greeted && (!neighbor.is_child || neighbor.has_joined)) continue;
-    missing =
-        fmt::format("{} {} in {} ms", name(neighbor.rank),
-                    neighbor.has_greeted ? "has not been joined by all its others" : "has not come",
-                    settings_.create_timeout_ms);
+    missing = fmt::format("{} {} in {} ms", name(neighbor.rank),
+                          neighbor.has_greeted ? "waits for members below it" : "did not join",
+                          settings_.create_timeout_ms);
     if (!neighbor.connection->last_failure)
       missing += ": " + neighbor.connection->last_failure.text();
     if (!neighbor.has_greeted) break;
   }
   if (missing.empty())
-    missing = fmt::format("not all have come in {} ms", settings_.create_timeout_ms);
+    missing = fmt::format("not all members joined in {} ms", settings_.create_timeout_ms);
   fail(Code::timed_out, -1, missing);
 }
 
@@ -239,8 +239,7 @@ void GroupImpl::call_user(std::function<void()> function) {
   });
 }
 
-// By the thread and without the lock, before the program is notified that the memory is its own
-// again.
+// Runs on the Multicast's thread without the lock, before the program's completion callback.
 void GroupImpl::deregister(void* memory) {
   ++num_calls_;
   multicast_.call([self = shared_from_this(), memory] {
@@ -250,7 +249,7 @@ void GroupImpl::deregister(void* memory) {
   });
 }
 
-// Coming together.
+// Joining.
 
 HelloMessage GroupImpl::hello() const {
   HelloMessage message{};
@@ -298,7 +297,7 @@ FailedMessage GroupImpl::failed_message(Code code, int who, std::string_view tex
   return message;
 }
 
-// The difference in their hello; empty: none.
+// The first setting in which the hello differs from this member's; empty: none.
 std::string GroupImpl::difference(const HelloMessage& theirs) const {
   const HelloMessage mine = hello();
   if (theirs.version != mine.version)
@@ -329,10 +328,10 @@ void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs) {
   note_joined();
 }
 
-bool GroupImpl::take_stranger(Connection& connection, Bytes bytes) {
+bool GroupImpl::refuse_foreign_hello(Connection& connection, Bytes bytes) {
   HelloMessage theirs;
-  Bytes rest;
-  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, rest))
+  Bytes body;
+  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, body))
     return false;
   std::string what = difference(theirs);
   if (what.empty()) what = "calls itself another member";
@@ -357,10 +356,10 @@ void GroupImpl::note_joined() {
 void GroupImpl::go() {
   if (is_going_ || is_over()) return;
   is_going_ = true;
-  tell_children(Head{.kind = Kind::go});
+  send_to_children(Head{.kind = Kind::go});
   for (const Posted& posted : posted_)
     for (Neighbor& neighbor : neighbors_)
-      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+      send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
   multicast_.make_active(*this);
   multicast_.changed().notify_all();
 }
@@ -376,7 +375,7 @@ Status GroupImpl::refuse_own_thread(const char* call) const {
 Status GroupImpl::ready() {
   if (Status status = refuse_own_thread("ready"); !status) return status;
   std::unique_lock guard(multicast_.lock());
-  // Ends by create_timeout_ms.
+  // end_waiting() bounds this by create_timeout_ms.
   multicast_.changed().wait(guard, [&] { return is_going_ || failed_; });
   return failed_ ? *failed_ : Status();
 }
@@ -403,11 +402,11 @@ void GroupImpl::fail(Code code, int who, std::string text) {
 void GroupImpl::on_lost(Connection& connection, const Status& why) {
   Neighbor* neighbor = find(connection);
   if (neighbor == nullptr || is_over()) return;
-  // One end of a connection that earlier groups had may notice long after the other one that it has
-  // ended: the hello went nowhere, and the member is as one that has not connected yet.
+  // The peers of a connection that earlier groups used may detect its end at different times: the
+  // hello was lost, and the member counts as not connected yet.
   if (neighbor->is_old && !neighbor->has_greeted) {
     neighbor->is_old = false;
-    neighbor->back_until = Clock::now() + kComeBack;
+    neighbor->back_until = Clock::now() + kReconnectDeadline;
     neighbor->why_lost = why.text();
     const auto& members = settings_.members;
     multicast_.use(members[static_cast<std::size_t>(settings_.self)],
@@ -452,11 +451,11 @@ void GroupImpl::note_have() {
   std::uint64_t least = num_here_;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child) least = std::min(least, neighbor.num_have);
-  if (least <= num_told_have_) return;
-  num_told_have_ = least;
+  if (least <= num_reported_have_) return;
+  num_reported_have_ = least;
   if (is_root()) {
     num_stable_ = least;
-    tell_children(CountMessage{{.kind = Kind::stable}, least});
+    send_to_children(CountMessage{{.kind = Kind::stable}, least});
     multicast_.make_active(*this);
   } else {
     send_to(*find(parent_), CountMessage{{.kind = Kind::have}, least});
@@ -464,106 +463,20 @@ void GroupImpl::note_have() {
 }
 
 void GroupImpl::note_all() {
-  if (has_told_all_ || is_over() || !is_going_ || num_delivered_ != num_in_all_) return;
+  if (has_reported_all_ || is_over() || !is_going_ || num_delivered_ != num_in_all_) return;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child && !neighbor.has_all) return;
-  has_told_all_ = true;
+  has_reported_all_ = true;
   if (is_root()) return note_closed();
   send_to(*find(parent_), Head{.kind = Kind::has_all});
 }
 
-// Passed on to all neighbors before this member can go, so that nobody takes its end for a loss.
+// All neighbors are notified before this member can leave, so that none takes that for a loss.
 void GroupImpl::note_closed() {
   if (is_over()) return;
   closed_ = true;
   for (Neighbor& neighbor : neighbors_) send_to(neighbor, Head{.kind = Kind::closed});
   multicast_.changed().notify_all();
-}
-
-// Messages of other members.
-
-void GroupImpl::on_message(Connection& connection, Bytes bytes) {
-  Head head;
-  Bytes rest;
-  Neighbor* neighbor = find(connection);
-  if (neighbor == nullptr || is_over() || !read_message(bytes, head, rest)) return;
-  const auto corrupt = [&] {
-    fail(Code::corrupt, neighbor->rank,
-         fmt::format("{} sends what makes no sense (message {})", name(neighbor->rank),
-                     static_cast<int>(head.kind)));
-  };
-  const auto with = [&]<class M>(M message, auto&& handle) {
-    if (read_message(bytes, message, rest))
-      handle(message);
-    else
-      corrupt();
-  };
-  const bool is_from_parent = neighbor->rank == parent_;
-  // Where lists differ, ranks do.
-  if (head.rank != neighbor->rank && head.kind != Kind::hello && head.kind != Kind::failed)
-    return corrupt();
-  switch (head.kind) {
-    case Kind::hello:
-      return with(HelloMessage{}, [&](auto& m) { on_hello(*neighbor, m); });
-    case Kind::joined:
-      if (!neighbor->is_child) return corrupt();
-      neighbor->has_joined = true;
-      return note_joined();
-    case Kind::go:
-      return is_from_parent ? go() : corrupt();
-    case Kind::announce:
-      if (!is_from_parent) return corrupt();
-      return with(AnnounceMessage{}, [&](auto& m) {
-        tell_children(m);
-        on_arrival(m.sequence, {m.bytes, {}});
-      });
-    case Kind::small:
-      if (neighbor->rank != 0) return corrupt();
-      return with(AnnounceMessage{}, [&](auto& m) {
-        if (m.bytes != rest.size() || m.bytes > settings_.small_bytes) return corrupt();
-        on_arrival(m.sequence, {m.bytes, std::vector(rest.begin(), rest.end())});
-      });
-    case Kind::ready:
-      return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
-    case Kind::taken:
-      return with(CountMessage{}, [&](auto& m) {
-        neighbor->num_taken = m.count;
-        multicast_.make_active(*this);
-      });
-    case Kind::have:
-      return with(CountMessage{}, [&](auto& m) {
-        neighbor->num_have = m.count;
-        note_have();
-      });
-    case Kind::stable:
-      if (!is_from_parent) return corrupt();
-      return with(CountMessage{}, [&](auto& m) {
-        tell_children(m);
-        num_stable_ = m.count;
-        multicast_.make_active(*this);
-      });
-    case Kind::ending:
-      if (!is_from_parent) return corrupt();
-      return with(CountMessage{}, [&](auto& m) {
-        tell_children(m);
-        num_in_all_ = m.count;
-        note_all();
-      });
-    case Kind::has_all:
-      if (!neighbor->is_child) return corrupt();
-      neighbor->has_all = true;
-      return note_all();
-    case Kind::closed:
-      return num_in_all_ == num_delivered_ ? note_closed() : corrupt();
-    case Kind::failed:
-      return with(FailedMessage{}, [&](auto& m) {
-        if (!is_sane(m, rest)) return corrupt();
-        fail(static_cast<Code>(m.code), m.who,
-             std::string(reinterpret_cast<const char*>(rest.data()), rest.size()));
-      });
-    default:
-      return corrupt();
-  }
 }
 
 }  // namespace mcast

@@ -1,11 +1,11 @@
 #pragma once
-// GroupImpl: one member of one group. Everything under the Multicast's lock, unless it says
-// otherwise; advance() and the on_... by its thread.
+// GroupImpl: one member of one group. All fields are guarded by the Multicast's lock, unless noted
+// otherwise; advance() and the on_... functions run on its thread.
 //
-// Control goes over a binomial tree of members, data over the edges of the schedule; both are
-// neighbors, some 2 log2 n. A message is announced down the tree; receivers notify those who will
-// send to them where; every member puts its blocks in the order of the schedule, each as soon as it
-// is there and the buffer is known. Failures are passed on to all neighbors.
+// Control messages use a binomial tree of members, data the edges of the schedule; the other ends
+// of both are neighbors, about 2 log2 n. A message is announced down the tree; receivers send their
+// buffers to the members that will send to them; every member puts its blocks in the order of the
+// schedule, each as soon as it has arrived and the buffer is known. Failures go to all neighbors.
 #include <deque>
 #include <map>
 #include <optional>
@@ -20,7 +20,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
  public:
   GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events);
 
-  // Group's; they take the lock.
+  // Called by Group; these take the lock.
   void join();
   void leave();
   Status ready();
@@ -36,10 +36,11 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   int size() const { return static_cast<int>(settings_.members.size()); }
   int num_neighbors() const { return static_cast<int>(neighbors_.size()); }
 
-  // MulticastImpl's.
+  // Called by MulticastImpl, under the lock.
   bool wants_hello(const Connection& connection);
-  // A hello from who is no neighbor: the lists differ. False: it is for a later group of this id.
-  bool take_stranger(Connection& connection, Bytes bytes);
+  // Fails the group for a hello from a member that is no neighbor, as the lists differ. False: the
+  // hello is for a later group of this id.
+  bool refuse_foreign_hello(Connection& connection, Bytes bytes);
   void on_connected(Connection& connection);
   void on_unreachable(Connection& connection, const Status& why);
   void on_lost(Connection& connection, const Status& why);
@@ -57,13 +58,13 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   struct Neighbor {
     int rank;
     Connection* connection = nullptr;
-    std::uint64_t handle = 0;  // there
+    std::uint64_t handle = 0;  // of the group at this neighbor
     bool is_child = false, has_greeted = false, has_joined = false, has_all = false;
     bool is_old = false;                               // its connection was there before the group
     std::optional<Clock::time_point> back_until = {};  // lost; it may connect anew
     std::string why_lost = {};
-    std::uint64_t num_have = 0;   // messages that everybody below it has
-    std::uint64_t num_taken = 0;  // messages complete there, as it last said
+    std::uint64_t num_have = 0;   // messages that its whole subtree has
+    std::uint64_t num_taken = 0;  // messages that it has completed, as last reported
     std::map<std::uint64_t, Buffer> buffers = {};
     std::deque<std::pair<MemoryKey, std::shared_ptr<PeerMemory>>> memories = {};  // used last
   };
@@ -74,11 +75,11 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::vector<std::byte> small;  // until the buffer is known
     std::uint32_t num_blocks = 0, num_received = 0;
     std::vector<bool> received;
-    // The next bytes to send: the turn of `step`, of whose block `sent` bytes are on their way.
+    // The next bytes to send: the block of `step`, of which `sent` bytes are posted.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
     Move move;
-    std::size_t num_puts = 0;  // under way
+    std::size_t num_puts = 0;  // in flight
     bool all_sent = false;
   };
   struct Put {
@@ -87,7 +88,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     int to = 0;
     std::size_t bytes = 0;
   };
-  struct Arrival {  // of a message that is not yet the next
+  struct Arrival {  // a message that was announced out of order
     std::uint64_t bytes;
     std::optional<std::vector<std::byte>> small;
   };
@@ -113,12 +114,12 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     multicast_.send(*neighbor.connection, std::as_bytes(std::span(&message, 1)), body);
   }
   template <class M>
-  void tell_children(const M& message) {
+  void send_to_children(const M& message) {
     for (Neighbor& neighbor : neighbors_)
       if (neighbor.is_child) send_to(neighbor, message);
   }
 
-  // group.cpp: coming together, failing, closing.
+  // group.cpp: joining, failing, closing.
   HelloMessage hello() const;
   FailedMessage failed_message(Code code, int who, std::string_view text) const;
   std::string difference(const HelloMessage& theirs) const;
@@ -139,7 +140,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void take_arrivals();
   void want_buffer(Message& message);
   void on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted);
-  void tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+  void send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                   const MemoryKey& key);
   void on_ready(Neighbor& neighbor, const ReadyMessage& message);
   bool reap();
@@ -158,15 +159,15 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool uses_small_ = false;
 
   Clock::time_point create_until_{};
-  bool is_going_ = false, has_joined_ = false, has_told_ending_ = false, has_told_all_ = false;
+  bool is_going_ = false, has_joined_ = false, has_sent_ending_ = false, has_reported_all_ = false;
   bool closed_ = false;
-  bool is_dead_ = false;  // the program has let go of it
+  bool is_dead_ = false;  // the program has destroyed its Group
   std::optional<Status> failed_;
-  std::size_t num_calls_ = 0;                // of the program's functions, to be made or under way
+  std::size_t num_calls_ = 0;                // callbacks of the program, queued or running
   std::optional<std::uint64_t> num_in_all_;  // once the root has closed
-  std::uint64_t num_told_have_ = 0, num_stable_ = 0, num_told_taken_ = 0;
+  std::uint64_t num_reported_have_ = 0, num_stable_ = 0, num_reported_taken_ = 0;
 
-  // The root's: sent, and not begun.
+  // Messages that the root's program has sent and that are not announced yet.
   struct Queued {
     const std::byte* data;
     std::uint64_t bytes;
@@ -174,13 +175,13 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::deque<Queued> queued_;
   std::uint64_t num_sent_ = 0;  // by the program
 
-  std::deque<std::unique_ptr<Message>> messages_;  // begun and not complete, in order
+  std::deque<std::unique_ptr<Message>> messages_;  // announced and not complete, in order
   std::uint64_t num_begun_ = 0;                    // the next one's sequence
-  std::uint64_t num_here_ = 0;                     // complete here, maybe not everywhere
+  std::uint64_t num_here_ = 0;                     // complete at this member
   std::uint64_t num_completed_ = 0;
-  std::uint64_t num_delivered_ = 0;  // the program knows of them
+  std::uint64_t num_delivered_ = 0;  // the program's callback has returned
   std::map<std::uint64_t, Arrival> arrivals_;
-  std::vector<std::pair<int, BlockTag>> early_blocks_;  // came before their announcement
+  std::vector<std::pair<int, BlockTag>> early_blocks_;  // arrived before their announcement
   std::deque<Posted> posted_;
   std::vector<std::unique_ptr<Put>> puts_, free_puts_;
   std::size_t bytes_under_way_ = 0;

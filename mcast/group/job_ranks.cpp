@@ -17,7 +17,7 @@ void check(const Status& status) {
   if (!status) throw Error(status);
 }
 
-// The text of every rank.
+// Gathers the text of every rank.
 std::vector<std::string> gather(transport::Job& job, const std::string& own) {
   std::vector<char> all;
   std::vector<std::size_t> lengths;
@@ -31,8 +31,8 @@ std::vector<std::string> gather(transport::Job& job, const std::string& own) {
   return texts;
 }
 
-// Where ranks of other hosts reach this one. An address that both have is another machine's there,
-// as those of bridges to containers are.
+// The local addresses under which ranks of other hosts reach this one. An address that both hosts
+// have, as that of a bridge to containers, leads nowhere and is skipped.
 std::set<std::string> addresses_towards_others(transport::Job& job,
                                                const std::vector<std::string>& lists,
                                                const std::vector<std::string>& own) {
@@ -72,7 +72,7 @@ std::vector<JobRank> meet(transport::Job& job, Node& node) {
   std::string list;
   for (const std::string& address : own) list += address + ' ';
   const std::vector<std::string> lists = gather(job, list);
-  // A failure here ends the call for all, so that none waits for this rank.
+  // A failure is reported after the last collective call, so that no rank waits for this one.
   Status status;
   for (const std::string& address : addresses_towards_others(job, lists, own))
     if (status) status = node.listen(address + ":0");
@@ -84,7 +84,8 @@ std::vector<JobRank> meet(transport::Job& job, Node& node) {
   for (int rank = 0; rank < job.size(); ++rank) {
     const std::string& text = addresses[static_cast<std::size_t>(rank)];
     if (text.empty())
-      throw Error({Code::not_found, fmt::format("{} has no address", job.describe(rank))});
+      throw Error({Code::not_found,
+                   fmt::format("{} has no address that other ranks reach", job.describe(rank))});
     int host = rank;
     for (int other = 0; other < rank && host == rank; ++other)
       if (job.same_host(other, rank)) host = other;

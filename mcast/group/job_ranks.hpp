@@ -1,7 +1,7 @@
 #pragma once
-// How the ranks of a job find each other as members of groups: each sends all others where its Node
-// listens, through the job's own collective calls. Hosts meet under the addresses that lead from
-// one to another.
+// The ranks of a job exchange the addresses of their Nodes through the job's collective calls, so
+// that they can be members of groups. Between hosts, each listens on the local addresses of its
+// routes to the others.
 #include <string>
 #include <vector>
 
@@ -13,13 +13,13 @@ namespace weft::mcast {
 struct JobRank {
   std::string address;  // as Node::connect takes it
   std::string name;     // for messages
-  int host = 0;         // a number that those of one host share
+  int host = 0;         // the same number for all ranks of a host
 };
 
-// The settings with what the job knows: a name, and a secret that rank 0 makes up. Collective;
-// throws Error (peer_lost).
+// The settings with the rank's name and a random secret of rank 0, where they have none.
+// Collective; throws Error (peer_lost).
 NodeSettings settings_of(transport::Job& job, NodeSettings settings);
-// The ranks, once the Node listens where those of other hosts reach it. Collective; throws Error.
+// Makes the Node listen for other hosts, and returns all ranks. Collective; throws Error.
 std::vector<JobRank> meet(transport::Job& job, Node& node);
 
 }  // namespace weft::mcast

@@ -24,14 +24,14 @@ namespace mcast {
 
 namespace {
 
-// As in the paper: a thread that found something polls for so long before it sleeps.
+// Time that the thread polls after the last event before it sleeps, as in the paper.
 constexpr auto kPollFor = std::chrono::milliseconds(50);
-// A yield that takes longer has let another thread run, which polling would keep from its work.
+// A longer yield shows that another thread needs this core, so the thread sleeps instead.
 constexpr auto kCrowded = std::chrono::microseconds(10);
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxMessageBytes = 64 << 10;
 constexpr std::size_t kMaxEarly = 100'000;
-constexpr std::size_t kMaxFailures = 10'000;  // that are remembered
+constexpr std::size_t kMaxFailures = 10'000;  // remembered by group
 
 std::size_t count_cores() {
   cpu_set_t set;
@@ -47,16 +47,16 @@ MulticastImpl::MulticastImpl(const NodeSettings& given) : num_cores_(count_cores
   node_ = std::make_unique<Node>(settings);
   if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0)
     throw Error({Code::no_memory, "no descriptors are left for a Multicast"});
-  node_->on_peer([this](const Peer& peer) { post({.what = Event::What::peer, .peer = peer}); });
+  node_->on_peer([this](const Peer& peer) { post({.kind = Event::Kind::peer, .peer = peer}); });
   node_->on_lost([this](const Peer& peer, const Status& why) {
-    post({.what = Event::What::lost, .peer = peer, .status = why});
+    post({.kind = Event::Kind::lost, .peer = peer, .status = why});
   });
   node_->on_message([this](const Peer& peer, Bytes bytes) {
-    if (bytes.size() > kMaxMessageBytes) return;  // not a member's
-    post({.what = Event::What::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
+    if (bytes.size() > kMaxMessageBytes) return;  // no member sends so much
+    post({.kind = Event::Kind::message, .peer = peer, .bytes = {bytes.begin(), bytes.end()}});
   });
   node_->on_notify([this](const Peer& peer, const NotifyTag& tag) {
-    post({.what = Event::What::notify, .peer = peer, .tag = tag});
+    post({.kind = Event::Kind::notify, .peer = peer, .tag = tag});
   });
   thread_ = std::thread([this] { run(); });
 }
@@ -81,7 +81,7 @@ void MulticastImpl::post(Event event) {
     std::lock_guard guard(inbox_lock_);
     inbox_.push_back(std::move(event));
   }
-  // A thread of the program moved the Node on.
+  // A thread of the program made the Node's progress.
   if (!is_own_thread()) wake();
 }
 
@@ -105,11 +105,10 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
   }
 }
 
-// A group that nobody joins fails at the member that greets, which reports it; what others leave
-// undone costs no more memory than this.
+// Early hellos are bounded: the sender of a dropped one fails its group by create_timeout_ms.
 void MulticastImpl::keep_early(const Early& early) {
   if (early_.size() >= kMaxEarly) {
-    // The eldest of all is that of its group.
+    // The oldest of all hellos is also the oldest of its group.
     const auto of_group = early_of_.find(early_.front().hello.group);
     of_group->second.pop_front();
     if (of_group->second.empty()) early_of_.erase(of_group);
@@ -164,7 +163,7 @@ Connection& MulticastImpl::use(const std::string& own, const std::string& theirs
     connection->address = theirs;
   }
   connection->groups.insert(&group);
-  // One side connects, the same in every group.
+  // The side with the smaller address connects, so that both agree in every group.
   if (!connection->peer && own < theirs) {
     connection->own = own;
     to_connect_.insert(connection.get());
@@ -181,7 +180,7 @@ bool MulticastImpl::connect_some(Clock::time_point now) {
     any = true;
     node_->connect_async(connection->address,
                          [this, address = connection->address](Status status, Peer peer) {
-                           post({.what = Event::What::connected,
+                           post({.kind = Event::Kind::connected,
                                  .peer = std::move(peer),
                                  .status = std::move(status),
                                  .address = address});
@@ -249,10 +248,10 @@ bool MulticastImpl::take_events() {
 }
 
 void MulticastImpl::handle(Event& event) {
-  switch (event.what) {
-    case Event::What::peer:
+  switch (event.kind) {
+    case Event::Kind::peer:
       return;
-    case Event::What::connected: {
+    case Event::Kind::connected: {
       const auto found = connections_.find(event.address);
       if (found == connections_.end()) return;
       Connection& connection = *found->second;
@@ -269,11 +268,11 @@ void MulticastImpl::handle(Event& event) {
       bind(connection, event.peer, true);
       return;
     }
-    case Event::What::lost:
+    case Event::Kind::lost:
       return on_lost(event.peer, event.status);
-    case Event::What::message:
+    case Event::Kind::message:
       return on_message(event.peer, event.bytes);
-    case Event::What::notify: {
+    case Event::Kind::notify: {
       const BlockTag tag = from_tag(event.tag);
       const auto connection = by_generation_.find(event.peer.generation());
       const auto group = by_handle_.find(tag.handle);
@@ -286,21 +285,21 @@ void MulticastImpl::handle(Event& event) {
 
 void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
   Head head;
-  Bytes rest;
-  if (!read_message(bytes, head, rest)) return;
+  Bytes body;
+  if (!read_message(bytes, head, body)) return;
   auto found = by_generation_.find(peer.generation());
   if (head.kind == Kind::identify) {
-    // A peer of another kind, or one that says it twice, is of no interest.
-    if (head.text_bytes != rest.size() || rest.size() > kMaxTextBytes * 8 ||
+    // Ignore a malformed or repeated identify.
+    if (head.text_bytes != body.size() || body.size() > kMaxTextBytes * 8 ||
         (found != by_generation_.end() && found->second->peer == peer))
       return;
-    // Only who has no connection makes one, so the one before has ended at its side.
+    // A peer connects only without a connection, so the previous one has ended at its side.
     if (found != by_generation_.end()) {
       const Peer before = found->second->peer;
       on_lost(before, {Code::peer_lost, "the connection has ended at its side"});
       call([this, before] { node_->close(before); });
     }
-    const std::string address(reinterpret_cast<const char*>(rest.data()), rest.size());
+    const std::string address(reinterpret_cast<const char*>(body.data()), body.size());
     auto& connection = connections_[address];
     if (connection == nullptr) {
       connection = std::make_unique<Connection>();
@@ -317,8 +316,8 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     FailedMessage message;
     if (is_here) {
       std::shared_ptr(group->second)->on_message(connection, bytes);
-    } else if (read_message(bytes, message, rest) && is_sane(message, rest)) {
-      note_failed(head.group, message, {reinterpret_cast<const char*>(rest.data()), rest.size()});
+    } else if (read_message(bytes, message, body) && is_sane(message, body)) {
+      note_failed(head.group, message, {reinterpret_cast<const char*>(body.data()), body.size()});
       // A late member is notified of the failure, no matter who greeted first.
       drop_early_of_group(head.group);
     }
@@ -329,9 +328,9 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
       return send(connection, *failure);
     if (is_here && group->second->wants_hello(connection))
       return std::shared_ptr(group->second)->on_message(connection, bytes);
-    if (is_here && group->second->take_stranger(connection, bytes)) return;
+    if (is_here && group->second->refuse_foreign_hello(connection, bytes)) return;
     Early early{peer.generation(), {}};
-    if (read_message(bytes, early.hello, rest)) keep_early(early);
+    if (read_message(bytes, early.hello, body)) keep_early(early);
     return;
   }
   if (is_here && head.to == group->second->handle())
@@ -385,8 +384,7 @@ bool MulticastImpl::make_calls() {
 void MulticastImpl::sleep() {
   bool armed = node_->arm();
   pollfd wait[2] = {{node_->event_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}};
-  // Where nothing can wake it, because something is to be done that could not be done now, it only
-  // makes room for others.
+  // The Node has work that no descriptor announces: yield instead of sleeping.
   if (!armed) {
     ::sched_yield();
     return;
@@ -414,7 +412,7 @@ void MulticastImpl::run() {
       if (!to_flush_.empty())
         for (Connection* connection : std::vector(to_flush_.begin(), to_flush_.end()))
           any |= flush(*connection);
-      // By index: a group may make another one active.
+      // Indices stay valid: a group may make another one active.
       for (std::size_t i = 0; i < active_.size();) {
         const auto group = active_[i];
         bool has_more = true;
@@ -443,7 +441,7 @@ void MulticastImpl::run() {
       if (after - now > kCrowded) crowded_until = after + kPollFor;
     }
   }
-  // Others are notified why groups ended.
+  // Flush: other members receive the reasons why groups ended.
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(1);
   for (bool is_sent = false; !is_sent && Clock::now() < limit;) {
     if (!node_->progress()) ::sched_yield();

@@ -1,9 +1,9 @@
 #pragma once
 // MulticastImpl: the Node, the connections and the thread that all groups of one Multicast share.
 //
-// Threads and locks. The Node's callbacks only put events into the inbox, under its lock and no
-// other. The thread takes them out and moves groups on under lock(); then it makes the program's
-// calls, without it.
+// Threads and locks. The Node's callbacks only append events to the inbox, under inbox_lock_ alone.
+// The thread takes the events and advances groups under lock(); then it runs the program's
+// callbacks without it.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,10 +30,10 @@ class GroupImpl;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<const std::byte>;
 
-// The connection to the member of one address. Under the lock.
+// The connection to the member of one address. Guarded by the lock.
 struct Connection {
   std::string address;
-  std::string own;  // this side's, as the lists of members have it; for the side that connects
+  std::string own;  // this member's address in the lists of members; for the side that connects
   Peer peer;        // empty: not connected
   bool is_connecting = false;
   Clock::time_point try_again{};
@@ -42,7 +42,7 @@ struct Connection {
 
   struct Unsent {
     std::vector<std::byte> bytes;
-    std::unique_ptr<Operation> operation;  // of one that is longer than Node::send copies
+    std::unique_ptr<Operation> operation;  // for a message that Node::send does not copy
   };
   std::deque<Unsent> unsent;
 };
@@ -54,46 +54,46 @@ class MulticastImpl {
   ~MulticastImpl();
 
   Node& node() { return *node_; }
-  // Of the job; empty: there is none. They stay what they are.
+  // The ranks of the job; empty: there is no job. Constant after construction.
   const std::vector<JobRank>& ranks() const { return ranks_; }
   int rank() const { return rank_; }
   std::mutex& lock() { return lock_; }
   std::condition_variable& changed() { return changed_; }
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
-  // By any thread, without the lock, as a group is made before it is known. relaxed: only that no
-  // two are equal matters.
+  // Any thread, without the lock, as a group takes its handle before it is added. relaxed: handles
+  // only have to differ.
   std::uint64_t next_handle() { return last_handle_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  // All of these: under the lock.
+  // The caller holds the lock.
 
   void add(std::shared_ptr<GroupImpl> group);
   void remove(GroupImpl& group);
   bool has(std::uint64_t group) const { return groups_.contains(group); }
-  // An id is of no more use after its group has failed: late members are notified why.
+  // Remembers a failed group, whose id cannot be used again: late members receive the reason.
   void note_failed(std::uint64_t group, const FailedMessage& message, std::string_view text);
-  // nullptr: it has not.
+  // nullptr: the group has not failed.
   const std::vector<std::byte>* failure_of(std::uint64_t group) const;
-  // Uses the connection to this address, which is made if it is this side's part to make it.
+  // Returns the connection to this address, and starts connecting if this side does that.
   Connection& use(const std::string& own, const std::string& theirs, GroupImpl& group);
   void send(Connection& connection, Bytes head, Bytes body = {});
-  // To be moved on by the thread until it says that there is nothing to do.
+  // The thread calls the group's advance() until that has nothing to do.
   void make_active(GroupImpl& group);
-  // By the thread, in this order and without the lock.
+  // The thread runs the functions in order, without the lock.
   void call(std::function<void()> function) { calls_.push_back(std::move(function)); }
   void wake();
-  // Members of this host that move data at the same time, this one included.
+  // Members on this host with groups, this one included.
   std::size_t num_local_members() const;
 
  private:
   struct Event {
-    enum class What { peer, lost, message, notify, connected } what;
+    enum class Kind { peer, lost, message, notify, connected } kind;
     Peer peer;
     std::vector<std::byte> bytes = {};
     NotifyTag tag = {};
     Status status = {};
     std::string address = {};
   };
-  struct Early {  // to a group that is not here yet
+  struct Early {  // a hello for a group that this process has not made yet
     std::uint64_t generation;
     HelloMessage hello;
   };
@@ -125,11 +125,11 @@ class MulticastImpl {
   std::atomic<std::uint64_t> last_handle_{0};
   std::unordered_map<std::uint64_t, std::vector<std::byte>> failures_;
   std::deque<std::uint64_t> failed_ids_;  // oldest first
-  std::list<Early> early_;                // eldest first
+  std::list<Early> early_;                // oldest first
   std::unordered_map<std::uint64_t, std::deque<std::list<Early>::iterator>> early_of_;  // a group
   std::vector<std::shared_ptr<GroupImpl>> active_;
   std::vector<std::function<void()>> calls_;
-  // The peers that this side is to connect to, and those with something unsent.
+  // Connections to be made, and those with unsent messages.
   std::set<Connection*> to_connect_, to_flush_;
 
   std::mutex inbox_lock_;

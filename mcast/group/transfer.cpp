@@ -1,4 +1,5 @@
-// Messages: announced, given buffers, sent on block by block, completed in order.
+// Messages of a group: announced, matched with buffers, forwarded block by block, completed in
+// order.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,19 +11,19 @@ namespace weft::mcast {
 
 namespace {
 
-// Blocks are put in parts of this size, and so many bytes of a group are under way at a time: more
-// than a network holds, and so little that blocks still leave one after the other.
+// Blocks are put in parts of kPartBytes, and a group has kWindowBytes in flight: more than a
+// network's bandwidth-delay product, and so little that blocks still leave one after the other.
 constexpr std::size_t kPartBytes = 64 << 10;
 constexpr std::size_t kWindowBytes = 256 << 10;
-// The bytes that one group moves before it is another's turn.
+// The bytes that one group posts before the next group is served.
 constexpr std::size_t kBudgetBytes = 4 << 20;
 constexpr std::size_t kMaxBegun = 2;        // long messages at the root at a time
 constexpr std::uint64_t kSmallWindow = 64;  // small messages that some receiver has not completed
-constexpr std::uint64_t kTakenStep = 16;    // how often receivers say so
-constexpr std::size_t kMaxPosted = 32;      // buffers that wait for messages
-constexpr std::size_t kMaxArrivals = 4096;  // messages that overtook others
+constexpr std::uint64_t kTakenStep = 16;    // completed messages between two reports of a receiver
+constexpr std::size_t kMaxPosted = 32;      // receive buffers
+constexpr std::size_t kMaxArrivals = 4096;  // messages announced out of order
 constexpr std::size_t kMaxEarlyBlocks = 1 << 20;
-constexpr std::size_t kMaxMemories = 4;  // of a neighbor that stay mapped
+constexpr std::size_t kMaxMemories = 4;  // cached mappings per neighbor
 
 }  // namespace
 
@@ -45,14 +46,14 @@ GroupImpl::Message* GroupImpl::message_of(std::uint64_t sequence) {
   return place < messages_.size() ? messages_[place].get() : nullptr;
 }
 
-// The root.
+// Sending, at the root.
 
 Status GroupImpl::send(const void* data, std::uint64_t bytes) {
   std::lock_guard guard(multicast_.lock());
   if (failed_) return *failed_;
   if (!is_root()) return {Code::bad_argument, "only the first member of a group sends"};
   if (num_in_all_) return {Code::bad_argument, "the group is closed"};
-  if (data == nullptr && bytes > 0) return {Code::bad_argument, "a message without data"};
+  if (data == nullptr && bytes > 0) return {Code::bad_argument, "the message has no data"};
   if (bytes / settings_.block_bytes >= std::numeric_limits<std::uint32_t>::max())
     return {Code::bad_argument, "the message has more than 2^32 blocks"};
   queued_.push_back({static_cast<const std::byte*>(data), bytes});
@@ -87,16 +88,16 @@ void GroupImpl::start_queued() {
         send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
                 {next.data, next.bytes});
     } else {
-      tell_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
+      send_to_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
     }
   }
-  if (num_in_all_ && !has_told_ending_) {
-    has_told_ending_ = true;
-    tell_children(CountMessage{{.kind = Kind::ending}, *num_in_all_});
+  if (num_in_all_ && !has_sent_ending_) {
+    has_sent_ending_ = true;
+    send_to_children(CountMessage{{.kind = Kind::ending}, *num_in_all_});
   }
 }
 
-// Receivers.
+// Receiving.
 
 void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
   if (is_over()) return;
@@ -104,7 +105,7 @@ void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
       sequence >= num_begun_ && !arrivals_.contains(sequence) && arrivals_.size() < kMaxArrivals &&
       arrival.bytes / settings_.block_bytes < std::numeric_limits<std::uint32_t>::max();
   if (!makes_sense)
-    return fail(Code::corrupt, 0, fmt::format("message {} comes out of order", sequence));
+    return fail(Code::corrupt, 0, fmt::format("message {} arrived out of order", sequence));
   arrivals_.emplace(sequence, std::move(arrival));
   take_arrivals();
 }
@@ -144,7 +145,7 @@ void GroupImpl::want_buffer(Message& message) {
   });
 }
 
-// `room`: what is known to be there.
+// `room`: bytes that the buffer has at least.
 void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted) {
   Message* message = message_of(sequence);
   if (is_over() || message == nullptr) return;
@@ -177,7 +178,7 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
   for (std::uint64_t step = 0; step < message->num_steps; ++step)
     if (const Move move = algorithm_->turn(message->shape, settings_.self, step).receive)
       senders.insert(move.peer);
-  for (const int sender : senders) tell_ready(*find(sender), sequence, room, key);
+  for (const int sender : senders) send_ready(*find(sender), sequence, room, key);
 }
 
 Status GroupImpl::post(void* memory, std::uint64_t bytes) {
@@ -192,17 +193,17 @@ Status GroupImpl::post(void* memory, std::uint64_t bytes) {
   posted_.push_back(posted);
   if (is_going_)
     for (Neighbor& neighbor : neighbors_)
-      tell_ready(neighbor, posted.sequence, posted.bytes, posted.key);
+      send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
   return {};
 }
 
-void GroupImpl::tell_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
+void GroupImpl::send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                            const MemoryKey& key) {
   send_to(neighbor, ReadyMessage{{.kind = Kind::ready}, sequence, bytes, key});
 }
 
 void GroupImpl::on_ready(Neighbor& neighbor, const ReadyMessage& message) {
-  if (message.sequence < num_completed_) return;  // posted, and nothing comes from here
+  if (message.sequence < num_completed_) return;  // posted for a message that is complete here
   if (neighbor.buffers.size() > kMaxPosted + kMaxBegun + kSmallWindow)
     return fail(Code::corrupt, neighbor.rank,
                 fmt::format("{} has too many buffers", name(neighbor.rank)));
@@ -222,7 +223,7 @@ void GroupImpl::on_ready(Neighbor& neighbor, const ReadyMessage& message) {
 void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   const Neighbor* neighbor = find(connection);
   if (neighbor == nullptr || is_over()) return;
-  // A block says the lower half of its message's number.
+  // A tag has only the lower half of the message's number.
   const std::uint64_t sequence =
       num_completed_ +
       static_cast<std::uint32_t>(tag.sequence - static_cast<std::uint32_t>(num_completed_));
@@ -246,7 +247,7 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   multicast_.make_active(*this);
 }
 
-// Moving on.
+// Progress.
 
 bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
   bool any = reap();
@@ -282,7 +283,7 @@ bool GroupImpl::reap() {
       fail(code, to, fmt::format("{} is lost", name(to)));
     else
       fail(code, to,
-           fmt::format("{} refused a block ({}): its buffer is too small, or was taken back",
+           fmt::format("{} refused a block ({}): its buffer is too small or was deregistered",
                        name(to), code_name(code)));
   }
   return any;
@@ -386,8 +387,8 @@ bool GroupImpl::complete_some() {
       note_all();
     });
   }
-  if (uses_small_ && !is_root() && num_completed_ >= num_told_taken_ + kTakenStep) {
-    num_told_taken_ = num_completed_;
+  if (uses_small_ && !is_root() && num_completed_ >= num_reported_taken_ + kTakenStep) {
+    num_reported_taken_ = num_completed_;
     send_to(*find(0), CountMessage{{.kind = Kind::taken}, num_completed_});
   }
   note_all();

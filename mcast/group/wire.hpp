@@ -16,18 +16,18 @@ inline constexpr std::uint16_t kWireVersion = 1;
 inline constexpr std::size_t kMaxTextBytes = 1024;
 
 enum class Kind : std::uint16_t {
-  identify = 1,  // text: the address that this peer has in lists of members; its first message
+  identify = 1,  // first message of a connection; text: the sender's address in lists of members
   hello,
-  joined,    // to the parent: everybody below it has come
-  go,        // to children: everybody has come
-  announce,  // to children: a message comes
-  ready,     // to who sends: the buffer
-  small,     // data: a whole message
-  taken,     // to the root: all up to here are complete
-  have,      // to the parent: everybody below it has so many messages
-  stable,    // to children: everybody has so many
-  ending,    // to children: so many there will be
-  has_all,   // to the parent
+  joined,    // to the parent: the whole subtree has joined
+  go,        // to children: all members have joined
+  announce,  // to children: size of the next message (RTS)
+  ready,     // to the member that sends: the buffer (CTS)
+  small,     // data: a complete message
+  taken,     // to the root: number of completed messages
+  have,      // to the parent: number of messages that the whole subtree has
+  stable,    // to children: number of messages that all members have
+  ending,    // to children: final number of messages
+  has_all,   // to the parent: the whole subtree has delivered all messages
   closed,    // to neighbors
   failed,    // to neighbors; text: why
 };
@@ -37,8 +37,8 @@ struct Head {
   std::uint16_t rank = 0;  // of the sender
   std::uint32_t text_bytes = 0;
   std::uint64_t group = 0;
-  // The receiver's handle of the group, from its hello: what is left of an earlier group of the
-  // same id has another one. 0 in hello, and in failed, which ends an id for good.
+  // The receiver's handle of the group, from its hello: messages of an earlier group of the same id
+  // carry another one. 0 in hello, and in failed, after which the id cannot be used again.
   std::uint64_t to = 0;
 };
 static_assert(sizeof(Head) == 24);
@@ -49,7 +49,7 @@ struct HelloMessage : Head {
   std::array<char, 16> algorithm;
   std::array<std::uint8_t, 16> members_digest, racks_digest;
   std::uint32_t delivery_all, reserved;
-  std::uint64_t handle;  // that messages to this member shall bear
+  std::uint64_t handle;  // `to` of messages to this member
 };
 struct CountMessage : Head {  // taken, have, stable, ending
   std::uint64_t count;
@@ -63,7 +63,7 @@ struct ReadyMessage : Head {
 };
 struct FailedMessage : Head {
   std::uint32_t code;
-  std::int32_t who;  // -1: nobody
+  std::int32_t who;  // rank of the failed member; -1: none
 };
 static_assert(sizeof(HelloMessage) == 112 && sizeof(ReadyMessage) == 72 &&
               sizeof(FailedMessage) == 32);
@@ -77,7 +77,7 @@ bool read_message(std::span<const std::byte> bytes, Message& message,
   return true;
 }
 
-// True if the text behind it is all there, and the code is one.
+// True if the text is complete and the code is valid.
 inline bool is_sane(const FailedMessage& message, std::span<const std::byte> text) {
   return text.size() == message.text_bytes && text.size() <= kMaxTextBytes && message.code != 0 &&
          message.code <= static_cast<std::uint32_t>(Code::outcome_unknown);

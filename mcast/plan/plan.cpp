@@ -28,26 +28,26 @@ Status make_plan(const Topology& topology, const std::vector<Group>& groups,
   std::ranges::stable_sort(
       order, [&](uint32_t a, uint32_t b) { return members[a].size() > members[b].size(); });
 
-  plan->ways.assign(groups.size(), {});
+  plan->routes.assign(groups.size(), {});
   Router router(topology, {.colors = options.entries});
   for (const uint32_t g : order) {
     if (members[g].size() < options.min_members) {
-      plan->ways[g].why = fmt::format("{} members", members[g].size());
+      plan->routes[g].why = fmt::format("{} members", members[g].size());
       continue;
     }
     if (const Status status = router.add_group(g, groups[g]); status == Code::not_found)
-      plan->ways[g].why = "its members cannot reach each other";
+      plan->routes[g].why = "its members cannot reach each other";
     else if (!status)
-      plan->ways[g].why = "no entry is left";
+      plan->routes[g].why = "no entry is left";
   }
-  // Where entries ran short, groups share trees: the largest keeps it.
+  // Groups share a tree when entries run short: the largest of them keeps it.
   for (const Tree& tree : router.trees()) {
     const uint32_t keeps = *std::ranges::max_element(
         tree.groups, {}, [&](uint32_t g) { return std::pair(members[g].size(), ~g); });
     for (const uint32_t g : tree.groups)
       if (members[g] != members[keeps]) {
         if (Status status = router.remove_group(g); !status) return status;
-        plan->ways[g].why = "no entry is left";
+        plan->routes[g].why = "no entry is left";
       }
   }
 
@@ -56,8 +56,8 @@ Status make_plan(const Topology& topology, const std::vector<Group>& groups,
   for (const Tree& tree : plan->trees) {
     const uint32_t height = meter.height(tree);
     for (const uint32_t g : tree.groups) {
-      plan->ways[g].tree = &tree;
-      plan->ways[g].height = height;
+      plan->routes[g].tree = &tree;
+      plan->routes[g].height = height;
     }
   }
   plan->figures = measure(topology, plan->trees);

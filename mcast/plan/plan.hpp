@@ -1,5 +1,5 @@
 #pragma once
-// Which groups get a tree in the switches' tables, and which go from member to member.
+// Chooses the groups that get a tree in the switches' tables; the others use the binomial pipeline.
 #include <string>
 #include <vector>
 
@@ -13,13 +13,13 @@ struct PlanOptions {
 };
 
 struct Plan {
-  struct Way {                   // of one group, in the order they were given
+  struct GroupRoute {            // of one group, in the order they were given
     const Tree* tree = nullptr;  // nullptr: the binomial pipeline
     uint32_t height = 0;         // hops from the tree's root to the farthest member's switch
     std::string why;             // it gets no tree
   };
   std::vector<Tree> trees;
-  std::vector<Way> ways;
+  std::vector<GroupRoute> routes;
   Figures figures;  // of the trees
 };
 

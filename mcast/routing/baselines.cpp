@@ -1,4 +1,4 @@
-// SSSP-MC as the MR4LMS paper words it, to compare with. Every group gets an entry of its own.
+// SSSP-MC as the MR4LMS paper describes it, for comparison. Every group gets an entry of its own.
 #include <algorithm>
 #include <queue>
 

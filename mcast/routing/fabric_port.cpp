@@ -101,7 +101,7 @@ Status FabricPort::node_at(const ib_portid_t& route, Topology* topology, uint32_
     return {Code::corrupt, "the node at route " + route_text(route) + " says it has no port " +
                                std::to_string(*port)};
   }
-  // A host's second port has a GUID of its own; the node reports that of the port it was asked by.
+  // Each port of a host has a GUID of its own; the node reports that of the port that was queried.
   topology->nodes[*node].port_guids[*port] = mad_get_field64(info, 0, IB_NODE_PORT_GUID_F);
   return Code::ok;
 }
@@ -115,7 +115,7 @@ Status FabricPort::discover(Topology* topology) {
   Status status = node_at(ib_portid_t{}, topology, &node, &port);
   if (!status.ok()) return status;
   const auto explore = [&](uint32_t from, uint16_t by) -> Status {
-    // A cable that was found from its other end needs no second look.
+    // Skip a cable that was found from its other end.
     if (topology->nodes[from].ports[by].node != kNone) return Code::ok;
     ib_portid_t route = routes_[topology->nodes[from].guid];
     uint8_t info[IB_SMP_DATA_SIZE];
@@ -134,8 +134,8 @@ Status FabricPort::discover(Topology* topology) {
     topology->nodes[to].ports[entered] = {from, by};
     return Code::ok;
   };
-  // Nodes are appended as they are found. Of a host, the way leads back where it came from; only
-  // the one that the walk starts at has a cable to follow.
+  // Nodes are appended as they are found. The only cable of a host is the one it was found by,
+  // except at the host where the walk starts.
   for (uint32_t n = 0; n < topology->nodes.size(); ++n) {
     const bool is_switch = topology->nodes[n].is_switch;
     if (!is_switch && n > 0) continue;

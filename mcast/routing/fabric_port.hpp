@@ -1,5 +1,5 @@
 #pragma once
-// A port into a real fabric: finds its nodes and reads and writes multicast tables, by management
+// A port of a real fabric: discovers its nodes and reads and writes multicast tables, by management
 // packets (SMPs) that carry their route with them, so that no subnet manager is needed. One thread.
 #include <infiniband/mad.h>
 
@@ -15,8 +15,8 @@ namespace weft::mcast {
 
 // A switch's multicast table, as the switch describes it.
 struct TableLimits {
-  uint32_t entries = 0;  // it has this many
-  uint32_t top = 0;      // it looks at none above this MLID; 0: at all
+  uint32_t entries = 0;  // size
+  uint32_t top = 0;      // last MLID that it uses (MulticastFDBTop); 0: no limit
 };
 
 class FabricPort {
@@ -31,8 +31,8 @@ class FabricPort {
   // not_found, with the reason, if there is no such port.
   Status open(const Options& options);
 
-  // Walks through the whole fabric. timed_out, naming where, if a node that has a cable does not
-  // answer. Descriptions are not asked for.
+  // Discovers the whole fabric. timed_out, with the port, if a node that has a cable does not
+  // answer. Descriptions are not queried.
   Status discover(Topology* topology);
 
   // After discover(). A switch is named by its GUID.
@@ -51,7 +51,7 @@ class FabricPort {
 
   std::unique_ptr<ibmad_port, CloseMad> mad_;
   int timeout_ms_ = 0;
-  std::unordered_map<uint64_t, ib_portid_t> routes_;  // node GUID -> the way there
+  std::unordered_map<uint64_t, ib_portid_t> routes_;  // node GUID -> its directed route
   std::unordered_map<uint64_t, uint32_t> nodes_;      // node GUID -> index in the topology
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The files that a command reads, and those it leaves behind: all of them, or none.
+// The input files of a command, and its output files, of which all are written or none.
 #include <fstream>
 #include <string>
 #include <utility>

@@ -92,7 +92,7 @@ void Hops::make(uint32_t from) {
   search();
 }
 
-// One hop more than from the nearest of its neighbours, all of whose rows are there.
+// A row is one hop more than the minimum of its neighbours' rows, which all exist.
 void Hops::make_from_neighbours(uint32_t from) {
   const uint32_t n = topology_.num_switches();
   for (uint32_t a = topology_.arc_begin[from]; a < topology_.arc_begin[from + 1]; ++a) {
@@ -147,8 +147,8 @@ void Hops::search() {
   write_rows();
 }
 
-// Turns digits_, where a bit stands for a start, into bytes by start. Eight switches at a time, so
-// that each row gets eight bytes at once.
+// Converts digits_, where a bit stands for a start, into bytes by start, eight switches at a time,
+// so that each row receives eight bytes at once.
 void Hops::write_rows() {
   const uint32_t n = topology_.num_switches();
   const size_t num = starts_.size();

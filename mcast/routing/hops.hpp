@@ -1,11 +1,11 @@
 #pragma once
-// Hop distances between switches, and what the routers ask of them.
+// Hop distances between switches, and queries of the routers on them.
 //
 // A row holds the distances from one switch to all, a byte each, so the maximum over a group's
 // members is a loop that the compiler turns into vector instructions. Rows are made when first
-// asked for, a switch's together with its neighbours': one breadth-first search carries a bit for
-// each of 64 starts, so a cable is looked at once per level for all of them. Starts near each other
-// reach a switch in few different levels, and neighbours are likely to be asked for next. If the
+// used, a switch's together with its neighbours': one breadth-first search carries a bit for each
+// of 64 starts, so a cable is visited once per level for all of them. Starts near each other
+// reach a switch in few different levels, and neighbours are likely to be used next. If the
 // fabric has two sides, so that every cable leads from one to the other (a torus of even lengths, a
 // fat tree), searches start on one side only: the rows of the other are minima of neighbours' rows.
 #include <array>
@@ -25,7 +25,7 @@ class Hops {
     if (!rows_[from]) make(from);
     return rows_[from].get();
   }
-  // To be called before each group: makes room if needed. Rows got before are gone then.
+  // Called before each group: makes room if needed, which invalidates all rows.
   void prepare();
 
  private:
@@ -56,7 +56,7 @@ class Hops {
   bool all_fit_ = false;  // all rows together stay within the budget
 };
 
-// The switches that members hang on, each once, in order of first appearance.
+// The switches that members are attached to, each once, in order of first appearance.
 std::vector<uint32_t> member_switches(const Topology& topology,
                                       const std::vector<uint32_t>& members);
 

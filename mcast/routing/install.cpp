@@ -48,18 +48,18 @@ Status check_limits(FabricPort& fabric, const Topology& topology,
                                       " entries; the tables need entry " + std::to_string(last)};
     }
     if (limits.top != 0 && kFirstMlid + last > limits.top) {
-      return {Code::not_permitted,
-              name + ": its subnet manager has it look at entries up to MLID " +
-                  std::to_string(limits.top) + " only (MulticastFDBTop); the tables need " +
-                  std::to_string(kFirstMlid + last)};
+      return {Code::not_permitted, name + ": its subnet manager limits it to entries up to MLID " +
+                                       std::to_string(limits.top) +
+                                       " only (MulticastFDBTop); the tables need " +
+                                       std::to_string(kFirstMlid + last)};
     }
   }
   return Code::ok;
 }
 
-// Writes a plan's blocks, and can undo that. Between reading a block and writing it others may have
-// changed rows that are not ours: nothing can prevent that, but checking and undoing look at our
-// rows only.
+// Writes a plan's blocks, and can undo that. Other managers may change foreign rows between the
+// read and the write of a block, which nothing can prevent; verifying and undoing concern our rows
+// only.
 class Writer {
  public:
   Writer(FabricPort& fabric, const Topology& topology, const InstallPlan& plan,
@@ -69,7 +69,7 @@ class Writer {
   Status write() {
     for (const Blocks* blocks : {&plan_.cleared, &plan_.final}) {
       for (const auto& [place, block] : *blocks) {
-        // Noted first: a packet whose answer is lost may have been carried out.
+        // Recorded before the write: a packet whose response is lost may have been executed.
         written_.insert(place);
         const Status status = fabric_.write_block(guid(place), place.block, place.position, block);
         if (!status.ok()) return status;
@@ -99,7 +99,7 @@ class Writer {
     return Code::ok;
   }
 
-  // Puts back what was there. The number of blocks for which that failed.
+  // Restores the old rows; returns the number of blocks for which that failed.
   size_t undo() const {
     size_t failed = 0;
     for (const BlockPlace& place : written_) {

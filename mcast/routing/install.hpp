@@ -1,5 +1,5 @@
 #pragma once
-// weft-mcroute install: writes tables into the fabric that this machine is part of.
+// weft-mcroute install: writes tables into the fabric of this host.
 #include <cstdint>
 #include <string>
 
@@ -17,10 +17,9 @@ struct InstallOptions {
   bool dry_run = false, replace_foreign = false;
 };
 
-// Reads and checks the files and the fabric, writes, reads back. Says on standard output what it
-// has done, or would do. On any failure before the first write nothing has been written; on one
-// after it, what was written has been undone as far as the fabric answers, and the message says so.
-// unsupported: this build cannot.
+// Reads and checks the files and the fabric, writes the tables and reads them back. Prints the
+// changes. A failure before the first write changes nothing; after one later, the writes are undone
+// as far as the fabric responds, and the message says so. unsupported: built without libibmad.
 Status install(const InstallOptions& options);
 
 }  // namespace weft::mcast

@@ -102,7 +102,7 @@ InstallPlan plan_install(const std::map<uint32_t, Rows>& wanted,
       const PortSet before = ports_at(rows_at(previous, node), entry);
       if (from == to) continue;
       const bool ours = from.none() || from == before;
-      // Nothing is wanted here: an entry that isn't as we left it is none of our business.
+      // No tree uses this entry, so one that others have changed since is kept.
       if (to.none() && !ours) {
         if (before.any()) plan.kept.push_back({node, entry, from, to, true});
         continue;
@@ -153,7 +153,7 @@ std::vector<std::string> fabric_differences(const Topology& expected, const Topo
       const auto& ports = topology.nodes[n].ports;
       bool connected = topology.nodes.size() == 1;
       for (const Port& port : ports) connected |= port.node != kNone;
-      // A switch that no cable leads to cannot be found.
+      // Discovery cannot find a switch without cables.
       if (connected) nodes[topology.nodes[n].guid] = n;
     }
     return nodes;

@@ -1,6 +1,6 @@
 #pragma once
-// The changes to a fabric's multicast tables so that they hold the wanted trees, without
-// touching what others have put there. Knows nothing of how tables are read and written.
+// Computes the changes to a fabric's multicast tables that install the wanted trees and keep
+// foreign entries. Reading and writing the tables is the caller's part.
 //
 // A table is written in blocks: 32 entries (block number) by 16 ports (position). Blocks are shared
 // with others, so each is read, changed in our entries only, and written back.
@@ -38,7 +38,7 @@ using Blocks = std::map<BlockPlace, Block>;
 Status rows_of(const Topology& topology, const Tables& tables, uint32_t first_entry,
                std::map<uint32_t, Rows>* rows);
 
-// The places that must be read to install `wanted` in place of `previous`.
+// The blocks that must be read to install `wanted` in place of `previous`.
 std::vector<BlockPlace> places_of(const Topology& topology, const std::map<uint32_t, Rows>& wanted,
                                   const std::map<uint32_t, Rows>& previous);
 
@@ -46,14 +46,14 @@ struct EntryChange {
   uint32_t node;
   uint32_t entry;
   PortSet from, to;
-  bool foreign = false;  // somebody else's
+  bool foreign = false;  // of another manager
 };
 
 struct InstallPlan {
   std::vector<EntryChange> changes;  // every entry that has to change, those of others too
   std::vector<EntryChange> kept;     // of `previous`, no longer wanted, but changed by others since
-  // Blocks to write, in this order: first without the entries that change, so that no packet ever
-  // meets half a tree of each kind, then as they shall be.
+  // Blocks to write, in this order: first without the entries that change, so that no packet sees
+  // a mixture of the old and the new tree, then with them.
   Blocks cleared, final;
   std::map<BlockPlace, uint32_t> changed;  // which rows of a block change: a bit each
   size_t num_foreign = 0;
@@ -66,8 +66,8 @@ InstallPlan plan_install(const std::map<uint32_t, Rows>& wanted,
 
 std::string text_of(const PortSet& ports);  // "1 5 36", or "empty"
 
-// How the fabric differs from what is expected, one difference a line, at most `limit` lines and
-// one that says how many more. Nodes are compared by GUID, cables by both their ends.
+// Differences between the fabric and the expected one, one a line: at most `limit`, then a line
+// with the number of others. Nodes are compared by GUID, cables by both their ends.
 std::vector<std::string> fabric_differences(const Topology& expected, const Topology& found,
                                             size_t limit);
 

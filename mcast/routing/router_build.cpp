@@ -4,7 +4,7 @@
 namespace weft::mcast {
 
 namespace {
-// Roots tried per group when colours run short; more would seldom find what these do not.
+// Roots tried per group when colours run short; more seldom give a better tree.
 constexpr uint32_t kRootsTried = 32;
 constexpr uint32_t kRootsSearched = 1;
 constexpr uint32_t kRootsOfBestPaths = 1;
@@ -84,7 +84,7 @@ bool Router::Impl::build_then_color(const std::vector<uint32_t>& targets,
     builder.bottom_up(hops.row(root), root, targets, load, &candidate);
     consider(&candidate);
   }
-  // Where the greedy path would run into the fabric's busiest cables, look at whole paths.
+  // The greedy path would use the fabric's busiest cables: compare complete paths instead.
   if (found && options.refine_roots > 1 && best.first > 2 && best.first * 4 >= highest * 3) {
     const uint32_t first_root = tree->root;
     builder.best_paths(hops.row(first_root), first_root, targets, load, &candidate);

@@ -106,7 +106,7 @@ struct Router::Impl {
   void rebuild(const std::vector<uint32_t>& merged, Tree* tree);
   Price price_of_merge(const Tree& tree, const std::vector<uint32_t>& merged);
 
-  // Relief of the busiest cables (router_spread.cpp).
+  // Spreading load from the busiest cables (router_spread.cpp).
   void spread(const std::function<void(size_t built, size_t most)>& progress);
   bool move_below(uint32_t slot, uint32_t most, uint32_t highest_tree, HeightMeter* meter);
   bool build_below(uint32_t slot, uint32_t limit, Tree* tree);

@@ -4,7 +4,7 @@
 namespace weft::mcast {
 
 namespace {
-constexpr uint32_t kColorsTried = 6;   // of the cheapest looking ones, when a group is merged
+constexpr uint32_t kColorsTried = 6;   // those of least estimated cost, when a group is merged
 constexpr uint64_t kHop = 1ull << 24;  // outweighs any load
 }  // namespace
 
@@ -94,7 +94,7 @@ void Router::Impl::unite(uint32_t number, const std::vector<uint32_t>& members,
   tree->members.erase(std::unique(tree->members.begin(), tree->members.end()), tree->members.end());
 }
 
-// The paper's way (algorithm 4).
+// Merging as in the paper (algorithm 4).
 bool Router::Impl::merge_nearest(uint32_t number, const std::vector<uint32_t>& members, Tree* tree,
                                  std::vector<uint32_t>* merged) {
   const uint32_t first = nearest_tree(members);
@@ -111,7 +111,7 @@ bool Router::Impl::merge_nearest(uint32_t number, const std::vector<uint32_t>& m
   search(slots[first].switches, kNone, allowed, &distance, &back);
   if (!std::all_of(targets.begin(), targets.end(),
                    [&](uint32_t t) { return distance[t] != UINT64_MAX; })) {
-    // Pessimistic: whatever has this colour along an undisturbed tree joins.
+    // Pessimistic: every tree of this colour along an undisturbed tree joins.
     std::vector<uint32_t> all = slots[first].members;
     all.insert(all.end(), members.begin(), members.end());
     all = member_switches(topology, all);
@@ -155,8 +155,8 @@ Router::Impl::Price Router::Impl::price_of_merge(const Tree& tree,
   return {static_cast<uint32_t>(busiest), sum};
 }
 
-// For every colour, the trees at the members' switches would have to join. The colours for which
-// that looks cheapest are tried in earnest.
+// With a colour, the group must join all trees of it at the members' switches. The colours with the
+// lowest estimated cost are tried.
 void Router::Impl::merge_cheapest(uint32_t number, const std::vector<uint32_t>& members, Tree* tree,
                                   std::vector<uint32_t>* merged) {
   const std::vector<uint32_t> targets = member_switches(topology, members);
@@ -260,7 +260,7 @@ void Router::Impl::grow(const std::vector<uint32_t>& targets, bool free_only, Tr
         const uint32_t o = owner_at(s, tree->color);
         if (o != kNone) {
           adopt(o);
-          break;  // what follows is sought anew from the larger tree
+          break;  // search again, from the larger tree
         }
         include(s);
       }

@@ -137,7 +137,7 @@ class TableReader {
       }
       return Code::ok;
     }
-    // The count ends a switch; blank lines and the two or three of the heading say nothing.
+    // The count ends a switch; skip blank lines and the two or three of the heading.
     uint64_t count = 0;
     if (c.take_number(10, &count)) {
       if (!c.take(" valid mlids dumped")) return bad("expected how many valid mlids were dumped");

@@ -1,8 +1,9 @@
 // A fabric as text: what ibnetdiscover prints, and ibsim's net files.
 //
 // Ports may name nodes that come later, so cables are resolved when the whole text has been read;
-// each keeps its line for messages. Lines outside a node that say nothing known are passed over:
-// saved terminal output begins with prompts. Inside a node they would hide a port that was cut off.
+// each keeps its line for messages. Unknown lines outside a node are skipped, as saved terminal
+// output begins with prompts; inside a node they are errors, as they may be a port that was cut
+// off.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -36,7 +37,7 @@ class Reader {
       if (where_.line == 1 && line.rfind("\xef\xbb\xbf", 0) == 0) line.erase(0, 3);
       if (where_.line == 1 && (line.rfind("\xff\xfe", 0) == 0 || line.rfind("\xfe\xff", 0) == 0))
         return bad("UTF-16: save it as UTF-8");
-      const Place here = where_;
+      const TextPosition here = where_;
       status = one_line(line);
       if (!status.ok()) return status;
       where_ = here;  // an include has changed it
@@ -48,7 +49,7 @@ class Reader {
   // Joins the ends of the cables.
   Status finish() {
     for (const Cable& cable : cables_) {
-      where_ = cable.place;
+      where_ = cable.position;
       const auto peer = by_id_.find(cable.peer);
       if (peer == by_id_.end()) return bad("unknown node " + cable.peer);
       const size_t num_ports = topology_.nodes[peer->second].ports.size() - 1;
@@ -61,7 +62,7 @@ class Reader {
       here = {peer->second, static_cast<uint16_t>(cable.peer_port)};
     }
     for (const Cable& cable : cables_) {
-      where_ = cable.place;
+      where_ = cable.position;
       const Port& here = topology_.nodes[cable.node].ports[cable.port];
       const Port& back = topology_.nodes[here.node].ports[here.port];
       if (back.node != cable.node || back.port != cable.port) {
@@ -78,7 +79,7 @@ class Reader {
   }
 
  private:
-  struct Place {
+  struct TextPosition {
     std::string file;
     int line = 0;
   };
@@ -87,7 +88,7 @@ class Reader {
     uint64_t port;
     std::string peer;
     uint64_t peer_port;
-    Place place;
+    TextPosition position;
   };
   enum Kind { kSwitch, kCa, kRouter };
 
@@ -231,7 +232,7 @@ class Reader {
     if (include_depth_ == kMaxIncludes) return bad("files include each other too deep");
     std::error_code error;
     std::ifstream in;
-    // Nothing but files: a device or a pipe might never end.
+    // Only regular files: a device or a pipe might never end.
     if (std::filesystem::is_regular_file(full, error)) in.open(full);
     if (!in.is_open()) return bad(full.string() + ": cannot be read");
     ++include_depth_;
@@ -256,7 +257,7 @@ class Reader {
   }
 
   Topology& topology_;
-  Place where_;
+  TextPosition where_;
   uint32_t current_ = kNone;  // the node that ports belong to
   int include_depth_ = 0;
   std::unordered_map<std::string, uint32_t> by_id_;

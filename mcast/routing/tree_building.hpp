@@ -47,7 +47,7 @@ class TreeBuilder {
   }
 
   // The same, but each path is the best as a whole: the squares of its cables' loads are the least
-  // that a shortest path to the root can have. Looks at all shortest paths of the targets.
+  // that a shortest path to the root can have. Compares all shortest paths of the targets.
   void best_paths(const uint8_t* distance, uint32_t root, const std::vector<uint32_t>& targets,
                   const std::vector<uint32_t>& load, Tree* tree) {
     ++now_;

@@ -1,5 +1,4 @@
-// Proves tables right by forwarding packets, knowing nothing of how they were made: of the router's
-// code it uses the fabric alone.
+// Verifies tables by forwarding packets, independently of the router: they share only Topology.
 //
 // A packet that enters a switch leaves by every port of its entry but the one it came in by. Along
 // a tree every switch is entered once; a second visit is a loop or a second copy. Which switches

@@ -1,4 +1,4 @@
-// Binomial pipeline: its schedule is one that collectives use, too.
+// Binomial pipeline: the schedule is shared with the collectives (coll/plan).
 #include "coll/plan/binomial_pipeline.hpp"
 
 #include "mcast/schedules/schedule.hpp"

@@ -1,4 +1,5 @@
-// Binomial tree: in each round all who have the message send it to one more, so rounds double them.
+// Binomial tree: in each round every member that has the message sends it to one more, so a round
+// doubles their number.
 #include "mcast/schedules/schedule.hpp"
 
 namespace weft::mcast {

@@ -1,4 +1,4 @@
-// Chain: a bucket brigade. Each member passes a block on in the step after it came.
+// Chain: each member forwards a block in the step after it arrives.
 #include "mcast/schedules/schedule.hpp"
 
 namespace weft::mcast {

@@ -20,18 +20,18 @@ Shape of_largest(const Shape& shape) { return {shape.racks->largest(), shape.num
 
 Turn leaders_turn(const Shape& shape, int member, std::uint64_t step) {
   const Racks& racks = *shape.racks;
-  const Racks::Place place = racks.place(member);
-  if (place.index != 0) return {};
-  Turn turn = kBinomialPipeline.turn(of_leaders(shape), place.rack, step);
+  const Racks::Position position = racks.position(member);
+  if (position.index != 0) return {};
+  Turn turn = kBinomialPipeline.turn(of_leaders(shape), position.rack, step);
   if (turn.send) turn.send.peer = racks.leader(turn.send.peer);
   if (turn.receive) turn.receive.peer = racks.leader(turn.receive.peer);
   return turn;
 }
 
 Turn rack_turn(const Shape& shape, int member, std::uint64_t step) {
-  const Racks::Place place = shape.racks->place(member);
-  const auto members = shape.racks->members(place.rack);
-  Turn turn = kBinomialPipeline.turn(of_rack(shape, place.rack), place.index, step);
+  const Racks::Position position = shape.racks->position(member);
+  const auto members = shape.racks->members(position.rack);
+  Turn turn = kBinomialPipeline.turn(of_rack(shape, position.rack), position.index, step);
   if (turn.send) turn.send.peer = members[static_cast<std::size_t>(turn.send.peer)];
   if (turn.receive) turn.receive.peer = members[static_cast<std::size_t>(turn.receive.peer)];
   return turn;

@@ -15,7 +15,7 @@ Racks::Racks(std::span<const int> rack_of, int num_members) {
     const auto [found, is_new] = indices.emplace(name, num_racks());
     if (is_new) members_.emplace_back();
     auto& members = members_[static_cast<std::size_t>(found->second)];
-    places_.push_back({found->second, static_cast<int>(members.size())});
+    positions_.push_back({found->second, static_cast<int>(members.size())});
     members.push_back(member);
     largest_ = std::max(largest_, static_cast<int>(members.size()));
   }

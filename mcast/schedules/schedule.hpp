@@ -1,6 +1,6 @@
 #pragma once
-// Schedules: who sends which block to whom in which step of a one-to-many transfer. Pure functions,
-// used alike by groups, by the simulation and by tests.
+// Schedules: the sender, receiver and block of every step of a one-to-many transfer. Pure
+// functions, shared by groups, the simulation and tests.
 //
 // Member 0 is the root and has every block; the others get every block once. In one step a member
 // sends at most one block, of those it had before the step, and receives at most one. Members keep
@@ -34,7 +34,7 @@ struct Turn {
 // The racks that members are in. The first member of a rack leads it.
 class Racks {
  public:
-  struct Place {
+  struct Position {
     int rack = 0;
     int index = 0;  // in the rack; 0: its leader
   };
@@ -43,7 +43,9 @@ class Racks {
 
   int num_racks() const noexcept { return static_cast<int>(members_.size()); }
   int largest() const noexcept { return largest_; }
-  Place place(int member) const noexcept { return places_[static_cast<std::size_t>(member)]; }
+  Position position(int member) const noexcept {
+    return positions_[static_cast<std::size_t>(member)];
+  }
   // In the order of the list; rack 0 is the root's.
   std::span<const int> members(int rack) const noexcept {
     return members_[static_cast<std::size_t>(rack)];
@@ -52,7 +54,7 @@ class Racks {
 
  private:
   std::vector<std::vector<int>> members_;
-  std::vector<Place> places_;
+  std::vector<Position> positions_;
   int largest_ = 0;
 };
 
@@ -64,7 +66,7 @@ struct Shape {
 
 struct Algorithm {
   std::string_view name;
-  // Steps until everybody has everything.
+  // Steps until every member has the message.
   std::uint64_t (*num_steps)(const Shape& shape);
   Turn (*turn)(const Shape& shape, int member, std::uint64_t step);
   bool needs_racks = false;
@@ -78,13 +80,13 @@ extern const Algorithm kHybrid;        // racks begin when their leader has the 
 extern const Algorithm kHybridBlocks;  // leaders pass each block on at once
 
 std::span<const Algorithm* const> algorithms() noexcept;
-// nullptr: there is none of this name.
+// nullptr: no algorithm has this name.
 const Algorithm* find_algorithm(std::string_view name) noexcept;
 
 // The least d with 2^d >= n; n > 0.
 int ceil_log2(int n) noexcept;
 
-// Whom `member` exchanges blocks with for some number of blocks, in order of rank.
+// The members that `member` exchanges blocks with, for any number of blocks, in order of rank.
 std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,
                            int member);
 

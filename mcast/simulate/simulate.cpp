@@ -86,7 +86,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
       free_us = end;
     };
     const double sent = end;
-    const int rack = racks.place(ready.member).rack, there = racks.place(move.peer).rack;
+    const int rack = racks.position(ready.member).rack, there = racks.position(move.peer).rack;
     if (network.oversubscription > 0 && rack != there) {
       const auto uplink = [&](int number) {
         return network.rate / 1e6 * static_cast<double>(racks.members(number).size()) /
@@ -96,7 +96,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
       pass(down_free_us[static_cast<std::size_t>(there)], uplink(there));
     }
     pass(in_free_us[static_cast<std::size_t>(move.peer)], rate_of(move.peer));
-    // A block that cannot go on holds the sender back: little of it is under way at a time.
+    // A block that waits for a link blocks its sender, which has little in flight at a time.
     from.free_us = std::max(sent, end);
     to.here_us[move.block] = end + network.latency_us;
     if (--to.num_missing == 0)

@@ -1,5 +1,5 @@
 #pragma once
-// A discrete-event model of one transfer, which plays the same schedules as groups do.
+// A discrete-event model of one transfer by the schedules that groups use.
 //
 // A member sends its blocks in the order of the schedule, each once it is there and the one before
 // has left. A block occupies links one after the other, from its first byte to its last: the
@@ -16,10 +16,10 @@ struct Network {
   double rate = 25e6;      // bytes a second of a member's link, each way
   double latency_us = 50;  // from the last byte sent until the receiver can use the block
   double block_us = 0;     // that a member needs for a block before it sends
-  // How much less a rack's link to the others carries than its members' together; 0: they do not
-  // share one.
+  // Oversubscription: the bandwidth of a rack's members together, by that of the rack's uplink.
+  // 0: members of a rack share no uplink.
   double oversubscription = 0;
-  // Of every so-manieth block, at random, the sending is put off.
+  // Random delay: this share of the blocks is sent late.
   double delay_us = 0, delay_probability = 0;
   std::uint64_t seed = 1;
   int slow_member = -1;  // its link has rate * slow_factor

@@ -51,7 +51,7 @@ class CopyDelete(unittest.TestCase):
     def check_kept(self, out, *paths):
         """What could not be read is still there and named; the rest is as at the source."""
         self.assertIn('not copied: ', out)
-        self.assertIn('could not be read, and all below it, stays as it is', out)
+        self.assertIn('has kept, on the hosts, what could not be read here and all below it', out)
         for path in paths:
             self.assertTrue(os.path.lexists(self.at('h/tree/' + path)), (path, out))
         self.assertFalse(os.path.exists(self.at('h/tree/extra')), out)
@@ -171,10 +171,10 @@ class CopyDelete(unittest.TestCase):
                     self.assertEqual(self.read('h/tree/private/thesis'), 'valuable')
                     self.assertEqual(self.read('h/tree/long/x'), 'd')
                     continue
-                for name, kind in (('file', 'a folder that is not empty is where a file comes'),
-                                   ('link', 'a folder that is not empty is where a link comes'),
-                                   ('private', 'a link is where a folder comes'),
-                                   ('long', 'no file or folder is where a folder comes')):
+                for name, kind in (('file', 'a folder that is not empty exists in place of the file'),
+                                   ('link', 'a folder that is not empty exists in place of the link'),
+                                   ('private', 'a link exists in place of the folder'),
+                                   ('long', 'a special file exists in place of the folder')):
                     self.assertIn(f'h: tree/{name}: {kind}; --delete replaces it', out)
                 self.assertEqual(self.read('h/tree/file/inside'), 'x')
 
@@ -200,9 +200,9 @@ class CopyDelete(unittest.TestCase):
             self.addCleanup(copy.kill)
             out = copy.communicate(timeout=60)[0]
         self.assertEqual(copy.returncode, 1, out)
-        self.assertIn('tree/file: a link is on the way there by now', out)
-        self.assertIn('tree/other: it is no file any more', out)
-        self.assertIn('tree/private/thesis: a link is on the way there by now', out)
+        self.assertIn('tree/file: its path now leads through a link', out)
+        self.assertIn('tree/other: it is no longer a file', out)
+        self.assertIn('tree/private/thesis: its path now leads through a link', out)
         for path in ('h/tree/file', 'h/tree/other', 'h/tree/private/thesis'):
             self.assertFalse(os.path.exists(self.at(path)), path)
 
@@ -289,7 +289,7 @@ class CopyDelete(unittest.TestCase):
         # One that refuses is quoted.
         self.write('login', '#!/bin/sh\necho "This account is not available"\nexit 1\n')
         out = self.copy(launch=f'{script} {{host}}', expect=1)
-        self.assertIn('could not be started; it said: This account is not available', out)
+        self.assertIn('could not be started; last output: This account is not available', out)
 
 
 if __name__ == '__main__':

@@ -59,7 +59,7 @@ class Option {
   Option& values(int least, int most);
   // The option may stand without a value, which then is `text`.
   Option& value_or(const std::string& text);
-  // How --help names the value.
+  // The name of the value in --help.
   Option& value_name(const std::string& name);
   Option& needs(const Option& other);
   Option& excludes(const Option& other);

@@ -15,7 +15,7 @@
 
 namespace {
 
-// Where a batch job runs: all of it but this host.
+// The other hosts of the Slurm job that this process runs in.
 std::vector<std::string> hosts_of_slurm() {
   std::vector<std::string> hosts;
   for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
@@ -36,41 +36,46 @@ std::vector<std::string> hosts_of_slurm() {
 int main(int argc, char** argv) {
   weft::cli::Command app(
       "weft-copy",
-      "Copies files and folders to many hosts at once: each host passes on what it gets, so many\n"
+      "Copies files and folders to many hosts at once: each host forwards the data, so many hosts\n"
       "take little longer than one. Receivers are started by WEFT_LAUNCH (ssh -oBatchMode=yes\n"
-      "{host}); weft-copy must be there under the same path. What a host has already, by size and\n"
-      "time, is left out; what arrives gets its name once it is whole. If a host dies, the others\n"
-      "go on.");
+      "{host}); weft-copy must have the same path on every host. Files that a host has already, "
+      "by\n"
+      "size and time, are skipped; a file gets its name when it is complete. If a host dies, the\n"
+      "copy to the others continues.");
   weft::copy::SendOptions options;
   weft::copy::ListenOptions listen_options;
   std::string hosts, host_file, listening, folder, name, reach;
   bool receives = false, is_below = false, deletes = false;
   double rate = 0;
   app.option("paths", options.paths, "files and folders; -: standard input, with --name");
-  app.option("--hosts", hosts,
-             "a,node[01-16]:FOLDER,...: where to, and below which folder; in a job of Slurm its "
-             "other hosts, if none are named");
+  app.option(
+      "--hosts", hosts,
+      "a,node[01-16]:FOLDER,...: destinations, each with the folder to copy into; in a Slurm "
+      "job the default is its other hosts");
   app.option("--hosts-file", host_file, "one host a line");
-  app.option("--listening", listening, "a:PORT,b:PORT,...: where --listen runs");
+  app.option("--listening", listening, "a:PORT,b:PORT,...: destinations that run --listen");
   app.option("--secret-file", options.secret_file,
-             "of --listen and --listening: the secret, readable by its owner alone");
+             "file with the secret of --listen and --listening, readable by its owner alone");
   app.option("--listen", listen_options.address,
-             "HOST:PORT: wait for senders, and receive below this folder; 0.0.0.0: any network");
-  app.option("--into", folder,
-             "folder for hosts that name none (this one's path; where --listen runs, "
-             "its own)");
-  app.option("--name", name, "of what comes by standard input");
-  app.option("--rate", rate, "MB/s at most").positive();
+             "HOST:PORT: wait for senders, and receive below the working directory; 0.0.0.0: any "
+             "network");
+  app.option(
+      "--into", folder,
+      "folder on hosts without one of their own (default: the path of the working directory; "
+      "with --listening, the listener's)");
+  app.option("--name", name, "file name for standard input");
+  app.option("--rate", rate, "maximal MB/s").positive();
   app.flag("--delete", deletes,
-           "delete what is in copied folders there and not here, and what is in the way of "
-           "something of another kind; nothing at or below what can't be read here");
+           "delete entries of copied folders that the source lacks, and replace entries of another "
+           "kind; keep everything at and below what can't be read here");
   app.flag("--resume", options.resumes,
-           "go on in the middle of large files that an earlier run with --resume did not finish");
-  app.flag("--dry-run", options.is_dry, "only print which files would be sent, and deleted");
-  app.flag("--quiet", options.is_quiet);
-  app.flag("--receive", receives, "be a receiver; for weft-copy itself");
-  app.flag("--below", is_below, "of --receive: only below this folder; for weft-copy itself");
-  app.option("--reach", reach, "talk to this listener; for weft-copy itself");
+           "continue large files that an earlier run with --resume did not finish");
+  app.flag("--dry-run", options.is_dry, "only print the files that would be sent and deleted");
+  app.flag("--quiet", options.is_quiet, "print errors only");
+  app.flag("--receive", receives, "run as a receiver; used by weft-copy itself");
+  app.flag("--below", is_below,
+           "with --receive: only below the working directory; used by weft-copy itself");
+  app.option("--reach", reach, "connect to this listener; used by weft-copy itself");
   if (const auto status = app.parse(argc, argv)) return *status;
   if (::sodium_init() < 0) return 1;
   if (receives) return weft::copy::run_receiver(is_below);
@@ -81,10 +86,10 @@ int main(int argc, char** argv) {
   };
   char self[4096];
   const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
-  if (length <= 0) return refuse("/proc is not there");
+  if (length <= 0) return refuse("cannot read /proc/self/exe: is /proc mounted?");
   options.program.assign(self, static_cast<std::size_t>(length));
   if (!reach.empty() || !listening.empty() || !listen_options.address.empty()) {
-    if (options.secret_file.empty()) return refuse("a listener needs --secret-file");
+    if (options.secret_file.empty()) return refuse("--listen and --listening need --secret-file");
     options.secret = weft::copy::read_secret(options.secret_file);
     if (options.secret.empty()) return 2;
   }
@@ -96,12 +101,12 @@ int main(int argc, char** argv) {
     return weft::copy::run_listener(listen_options);
   }
   std::vector<std::string> words, listeners;
-  if (!weft::copy::expand_hosts(hosts, words)) return refuse("--hosts makes no sense: " + hosts);
+  if (!weft::copy::expand_hosts(hosts, words)) return refuse("invalid --hosts: " + hosts);
   if (!weft::copy::expand_hosts(listening, listeners))
-    return refuse("--listening makes no sense: " + listening);
+    return refuse("invalid --listening: " + listening);
   if (!host_file.empty()) {
     std::ifstream file(host_file);
-    if (!file) return refuse(host_file + " can't be read");
+    if (!file) return refuse(host_file + ": cannot be read");
     for (std::string line; std::getline(file, line);) {
       line = line.substr(0, line.find('#'));
       line.erase(std::remove_if(line.begin(), line.end(), ::isspace), line.end());
@@ -110,11 +115,11 @@ int main(int argc, char** argv) {
   }
   if (words.empty() && listeners.empty()) words = hosts_of_slurm();
   if (words.empty() && listeners.empty())
-    return refuse("no hosts: --hosts a,b,c, --hosts-file FILE or --listening a:PORT,b:PORT");
-  if (options.paths.empty()) return refuse("nothing to copy");
+    return refuse("no hosts: give --hosts a,b,c, --hosts-file FILE or --listening a:PORT,b:PORT");
+  if (options.paths.empty()) return refuse("no files or folders to copy");
   std::set<std::string> known;
   for (const std::string& word : listeners) {
-    if (!known.insert(word).second) return refuse("twice in the list: " + word);
+    if (!known.insert(word).second) return refuse("the host is given twice: " + word);
     options.targets.push_back({word, folder.empty() ? "." : folder, true});
   }
   if (folder.empty()) {
@@ -127,8 +132,8 @@ int main(int argc, char** argv) {
     weft::copy::Target target{word.substr(0, colon),
                               colon == std::string::npos ? folder : word.substr(colon + 1)};
     if (target.host.empty() || target.host.front() == '-' || target.folder.empty())
-      return refuse("no host: " + word);
-    if (!known.insert(word).second) return refuse("twice in the list: " + word);
+      return refuse("invalid host: " + word);
+    if (!known.insert(word).second) return refuse("the host is given twice: " + word);
     options.targets.push_back(std::move(target));
   }
   for (std::string& path : options.paths)

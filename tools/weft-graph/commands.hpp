@@ -1,5 +1,5 @@
 #pragma once
-// The commands of weft-graph. Each prints its result on rank 0 and returns what went wrong; they
+// The commands of weft-graph. Each prints its result on rank 0 and returns an error or ok; they
 // also throw weft::Error, which main reports in the same way.
 #include <cstdint>
 #include <set>
@@ -28,14 +28,14 @@ struct RunArguments {
   ResultFormat out_format = ResultFormat::text;
   bool json = false;
   std::uint32_t repeat = 1;  // runs for each source, for timing
-  std::string checkpoint;    // file for what is known after every checkpoint_every steps
+  std::string checkpoint;    // file for the state after every checkpoint_every steps
   std::uint32_t checkpoint_every = 10;
-  std::string resume;  // such a file, to go on from
+  std::string resume;  // checkpoint to resume from
 };
 Status run_algorithm(transport::Job& job, RunArguments arguments);
 
 struct VerifyArguments {
-  RunArguments run;  // what the result should be of
+  RunArguments run;  // the run that made the result
   std::string result;
 };
 Status verify_result(transport::Job& job, const VerifyArguments& arguments);
@@ -68,7 +68,7 @@ struct InfoArguments {
 };
 Status show_info(transport::Job& job, const InfoArguments& arguments);
 
-// bad_argument for an option that was given and would do nothing; the text says where it does.
+// bad_argument for an option that was given and has no effect; the text names where it has one.
 Status check_effects(int num_processes, const RunArguments& arguments);
 Status check_effects(int num_processes, const InfoArguments& arguments);
 Status check_effects(const ConvertArguments& arguments, FileFormat format);

@@ -1,4 +1,4 @@
-// Options that would do nothing are errors: who gave them expects something of them.
+// Options without an effect are errors, as the user expects one.
 #include <initializer_list>
 
 #include "commands.hpp"
@@ -10,7 +10,7 @@ namespace {
 struct Effect {
   const char* option;
   bool is_there;
-  const char* where;  // it has one
+  const char* where;  // the option has an effect
 };
 
 Status check(const GivenOptions& given, std::initializer_list<Effect> effects) {

@@ -18,7 +18,7 @@ Status alone(const transport::Job& job, const char* command) {
 
 }  // namespace
 
-// In parts, so that no more than one of them is in memory.
+// The file is converted in parts, so that only one of them is in memory.
 Status convert(transport::Job& job, const ConvertArguments& arguments) {
   FileFormat format = arguments.to_format;
   Status status = alone(job, "convert");

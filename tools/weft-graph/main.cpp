@@ -29,24 +29,24 @@ const std::vector<std::pair<std::string, Weights>> kWeights = {
 
 void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
   command.option("graph", graph, "the graph's file").required();
-  command.choice("--format", load.format, kFormats, "what the file is; auto: by its name");
-  command.flag("--undirected", load.undirected, "edges lead both ways");
+  command.choice("--format", load.format, kFormats, "format of the file; auto: by its name");
+  command.flag("--undirected", load.undirected, "edges count in both directions");
   command.flag("--cache", load.cache,
-               "reads GRAPH.weft-cache, which is written if it is not there or not up to date");
+               "reads GRAPH.weft-cache, which is written if it is missing or out of date");
 }
 
-// How processes share the graph, and their threads.
+// Options of the partition and of threads.
 void add_shares(cli::Command& command, LoadOptions& load) {
   command.option("--threads", load.threads, "threads of each process; 0: its share of the cores")
       .range(0, transport::kMaxThreads);
   command
       .option("--alpha", load.alpha,
-              "what a vertex counts against an edge in the cut; 0: max(1, |E| / |V|), but 1 for "
-              "pagerank and wcc by vertex program")
+              "weight of a vertex, in edges, in the cut; 0: max(1, |E| / |V|), but 1 for pagerank "
+              "and wcc by vertex program")
       .not_negative();
-  command.flag("!--no-bind", load.bind_threads, "threads run on any core");
-  command.flag("--equal-cut", load.equal_cut, "as many vertices for each process");
-  command.option("--shares", load.shares, "edges of each process against the others', as 2,1")
+  command.flag("!--no-bind", load.bind_threads, "do not bind threads to cores");
+  command.flag("--equal-cut", load.equal_cut, "the same number of vertices for each process");
+  command.option("--shares", load.shares, "relative number of edges of each process, as 2,1")
       .list();
 }
 
@@ -56,42 +56,42 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
   const std::string& name = arguments.algorithm;
   if (name == "sssp")
     command.choice("--weights", arguments.load.weights, kWeights,
-                   "of edges: those of the file, 1, or hashed");
+                   "weights of edges: those of the file, 1, or hashed");
   if (name == "bfs" || name == "sssp") {
     command
         .option("--source", arguments.sources,
                 "vertices to start from, one after the other, as 0,5")
         .list()
         .natural();
-    command.option("--sources", arguments.sources_file, "a file of such");
+    command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
   if (name == "pagerank") {
-    command.option("--iterations", arguments.pagerank.iterations, "at most so many")
+    command.option("--iterations", arguments.pagerank.iterations, "maximal number of iterations")
         .range(1u, ~0u)
         .shows_default();
     command
         .option("--tolerance", arguments.pagerank.tolerance,
-                "ends when all vertices together change by less")
+                "ends when the sum of all changes is less")
         .not_negative();
   }
   command.choice("--out-format", arguments.out_format,
                  {{"text", ResultFormat::text}, {"binary", ResultFormat::binary}},
-                 "of --out: text or binary");
+                 "format of --out: text or binary");
 }
 
 void add_run(cli::Command& command, RunArguments& arguments) {
   add_algorithm(command, arguments);
   add_shares(command, arguments.load);
   command.option("--out", arguments.out,
-                 "results by vertex; of several sources with .SOURCE behind it");
+                 "file for results by vertex; with several sources one each, FILE.SOURCE");
   command.flag("--json", arguments.json, "prints JSON");
   command.option("--checkpoint", arguments.checkpoint,
-                 "a file for what is known now and then, to go on from");
+                 "file for the state, saved regularly, for --resume");
   command.option("--checkpoint-every", arguments.checkpoint_every, "steps between checkpoints")
       .range(1, 1 << 30)
       .shows_default();
-  command.option("--resume", arguments.resume, "goes on from this checkpoint");
-  command.option("--repeat", arguments.repeat, "runs; the median of their times is printed")
+  command.option("--resume", arguments.resume, "resumes from this checkpoint");
+  command.option("--repeat", arguments.repeat, "number of runs; prints the median of their times")
       .range(1, 1000);
   command.choice("--mode", arguments.run.mode,
                  {{"paper", Mode::paper},
@@ -116,30 +116,32 @@ void add_run(cli::Command& command, RunArguments& arguments) {
                  "mode paper: a thread has a lane to each process, or to each of its threads");
   MigrationOptions& migration = arguments.run.step.migration;
   command.flag("--migrate", migration.enabled,
-               "mode paper: processes that are done take active vertices of others");
-  command.option("--migrate-block", migration.block, "of them, for each thread at once")
+               "mode paper: idle processes take active vertices of others");
+  command.option("--migrate-block", migration.block, "vertices that a thread takes at once")
       .range(1, 1 << 16)
       .shows_default();
-  command.option("--migrate-threshold", migration.threshold, "none are taken of fewer")
+  command
+      .option("--migrate-threshold", migration.threshold,
+              "a process with fewer active vertices keeps them")
       .range(0, 1 << 30)
       .shows_default();
   command
       .option("--migrate-cache", migration.cached_rows,
-              "vertices of others whose edges are kept; 0: none")
+              "vertices of other processes whose edges are cached; 0: none")
       .shows_default();
   command.option("--grain", arguments.run.step.grain, "vertices that a thread grabs at once")
       .range(1, 1 << 20)
       .shows_default();
 }
 
-// True if all ranks know of it, as they agree about what users give.
+// True if all ranks have this error, as they agree about the user's input.
 bool is_of_input(const Status& status) {
   return status == Code::bad_argument || status == Code::corrupt || status == Code::unsupported ||
          status == Code::not_found || status == Code::not_permitted;
 }
 
-// One line, from one process, whose exit status is the job's: a launcher reports every other that
-// ends with one. Ranks that died cannot be the one.
+// One process, the first live rank, prints the error and has the job's exit status: a launcher
+// would report every other process with such a status.
 int report(const transport::Job* job, const Status& status) {
   int speaker = 0;
   while (job != nullptr && speaker < job->rank() && !job->is_alive(speaker)) ++speaker;
@@ -149,7 +151,7 @@ int report(const transport::Job* job, const Status& status) {
   return status == Code::peer_lost ? 1 : 2;
 }
 
-// Rank 0's word on a terminal or in a log, once a second.
+// Progress of rank 0 on standard error, once a second.
 class Reporter {
  public:
   explicit Reporter(bool active) : active_(active) {}
@@ -169,8 +171,8 @@ class Reporter {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Becomes the program that repeats the paper's experiments: it starts this one many times, with
-// many processes. Returns if it cannot.
+// Executes the program that repeats the paper's experiments, which starts this one many times.
+// Returns only on failure.
 int become_paper(const std::vector<std::string>& arguments) {
   std::error_code failed;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -218,30 +220,35 @@ int main(int argc, char** argv) {
   cli::Command& convert_command = app.command("convert", "writes a graph in another format");
   convert_command.option("from", conversion.from, "the graph's file").required();
   convert_command.option("to", conversion.to, "the new file").required();
-  convert_command.choice("--from-format", conversion.from_format, kFormats, "what the file is");
-  convert_command.choice("--format", conversion.to_format, kFormats, "what the new file is to be");
-  convert_command.choice("--weights", conversion.weights, kWeights, "of the file, 1, or hashed");
+  convert_command.choice("--from-format", conversion.from_format, kFormats, "format of the file");
+  convert_command.choice("--format", conversion.to_format, kFormats, "format of the new file");
+  convert_command.choice("--weights", conversion.weights, kWeights,
+                         "weights of edges: those of the file, 1, or hashed");
 
   GenerateArguments generation;
-  cli::Command& generate_command = app.command("generate", "makes up a graph");
+  cli::Command& generate_command = app.command("generate", "generates a graph");
   generate_command.option("kind", generation.kind, "rmat or grid")
       .required()
       .one_of({"rmat", "grid"});
   generate_command.option("to", generation.to, "the new file").required();
-  generate_command.choice("--format", generation.format, kFormats, "what it is to be");
+  generate_command.choice("--format", generation.format, kFormats, "format of the new file");
   generate_command.option("--scale", generation.scale, "rmat: 2^scale vertices")
       .range(1, 31)
       .shows_default();
   generate_command.option("--edge-factor", generation.edge_factor, "rmat: edges for a vertex")
       .range(1, 1 << 16)
       .shows_default();
-  generate_command.option("--seed", generation.seed, "rmat").shows_default();
-  generate_command.flag("--permute", generation.permute, "rmat: vertices have random numbers");
-  generate_command.option("--width", generation.width, "grid").range(1, 60000).shows_default();
-  generate_command.option("--height", generation.height, "grid").range(1, 60000).shows_default();
+  generate_command.option("--seed", generation.seed, "rmat: seed of the edges").shows_default();
+  generate_command.flag("--permute", generation.permute, "rmat: number vertices at random");
+  generate_command.option("--width", generation.width, "grid: columns")
+      .range(1, 60000)
+      .shows_default();
+  generate_command.option("--height", generation.height, "grid: rows")
+      .range(1, 60000)
+      .shows_default();
 
   InfoArguments info;
-  cli::Command& info_command = app.command("info", "numbers about a graph and its cut");
+  cli::Command& info_command = app.command("info", "figures of a graph and its partition");
   add_file(info_command, info.graph, info.load);
   add_shares(info_command, info.load);
   info_command.flag("--json", info.json, "prints JSON");
@@ -296,7 +303,7 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     return report(job.get(), error.status());
   } catch (const std::bad_alloc&) {
-    // Of this process alone: the others do not know.
+    // Only this process has this error, so report() cannot be used.
     std::fprintf(stderr, "weft-graph: not enough memory\n");
     return 2;
   }

@@ -66,7 +66,7 @@ Json describe(const Graph& graph, const PageRank& result) {
   return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
 }
 
-// The saved part of a result, and the check of values that were read.
+// The columns of a checkpoint, and the check of values that were read from one.
 std::vector<Parts> columns_of(const Graph& graph, const Bfs& result) {
   return {parts_of(graph, result.depth), parts_of(graph, result.parent)};
 }
@@ -100,7 +100,7 @@ std::uint32_t number_of(const std::string& algorithm) {
   return algorithm == "bfs" ? 0 : algorithm == "sssp" ? 1 : algorithm == "pagerank" ? 2 : 3;
 }
 
-// The options of a run that saves, goes on, or both.
+// The options of a run that saves, resumes, or both.
 template <class Result>
 RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, std::uint64_t source,
                             Result& result) {
@@ -111,14 +111,14 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
   if (!arguments.resume.empty()) {
     throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
     if (arguments.algorithm == "pagerank" && options.resume_step > arguments.pagerank.iterations)
-      throw Error({Code::bad_argument,
-                   arguments.resume + ": is of iteration " + std::to_string(options.resume_step) +
-                       ", behind the last one that is asked for (--iterations)"});
+      throw Error({Code::bad_argument, arguments.resume + ": is of iteration " +
+                                           std::to_string(options.resume_step) +
+                                           ", after the last one (--iterations)"});
     Status status;
     for (VertexId v = graph.first(); v < graph.last() && status.ok(); ++v)
       if (!is_possible(graph, result, v, options.resume_step))
-        status = {Code::corrupt, arguments.resume + ": vertex " + std::to_string(v) +
-                                     " has a value that it cannot have"};
+        status = {Code::corrupt,
+                  arguments.resume + ": vertex " + std::to_string(v) + " has an impossible value"};
     throw_together(graph.job(), status);
   }
   if (!arguments.checkpoint.empty()) {
@@ -130,7 +130,7 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
   return options;
 }
 
-// Runs one algorithm as often as asked, writes its result, and adds what is to be printed.
+// Runs one algorithm --repeat times, writes its result, and adds the run to the report.
 template <class Result, class Run>
 void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
               Json about, Result& result, Run&& run) {
@@ -212,7 +212,7 @@ Status read_sources(const Graph& graph, const RunArguments& arguments,
     if (!in) status = {Code::not_found, arguments.sources_file + ": cannot open it"};
     std::string line;
     for (int number = 1; status.ok() && std::getline(in, line); ++number) {
-      // Behind a comment it would hide a line.
+      // A lone carriage return after a comment would hide a line.
       if (line.find('\r') < line.size() - 1)
         status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
                                      ": a carriage return within the line: lines end in \\n"};
@@ -251,22 +251,21 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
-            arguments.algorithm + ": name a vertex to start from with --source"};
+            arguments.algorithm + ": give a vertex to start from with --source"};
   if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   const Mode mode = arguments.run.mode;
   if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
     if (arguments.algorithm == "wcc" && mode != Mode::paper)
-      return {Code::bad_argument,
-              "--checkpoint: wcc has steps to save in --mode paper alone; the others have none"};
+      return {Code::bad_argument, "--checkpoint: wcc can save its steps only in --mode paper"};
     if (arguments.repeat > 1)
-      return {Code::bad_argument, "--checkpoint and --resume: for one run, not --repeat"};
+      return {Code::bad_argument, "--checkpoint and --resume are for one run: leave out --repeat"};
   }
   if (arguments.algorithm == "wcc" && mode == Mode::paper) arguments.load.undirected = true;
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
   if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
-  // Where all vertices are active, a step of a vertex program is all about edges. Elsewhere
-  // vertices cost time as well.
+  // All vertices of pagerank and wcc are active, so a step's time depends on edges alone; in the
+  // other vertex programs vertices cost time as well.
   const bool all_active = arguments.algorithm == "pagerank"
                               ? mode == Mode::paper || mode == Mode::push
                               : arguments.algorithm == "wcc" && mode == Mode::paper;

@@ -41,7 +41,7 @@ class ResultReader {
   }
   Status end() {
     if (in_.peek() == std::ifstream::traits_type::eof()) return Code::ok;
-    return {Code::corrupt, path_ + ": goes on behind the last vertex"};
+    return {Code::corrupt, path_ + ": continues after the last vertex"};
   }
 
  private:
@@ -132,7 +132,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   if (!status.ok()) return status;
   const bool from_source = algorithm == "bfs" || algorithm == "sssp";
   if (from_source && sources.size() != 1)
-    return {Code::bad_argument, "verify: name the one vertex it started from with --source"};
+    return {Code::bad_argument,
+            "verify: give the one vertex that the run started from with --source"};
   ResultReader reader(arguments.result, arguments.run.out_format);
   status = reader.open();
   if (!status.ok()) return status;

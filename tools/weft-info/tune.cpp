@@ -38,7 +38,7 @@ class End {
                      }) /
            2;
   }
-  // The time between messages in nanoseconds while many are under way.
+  // The time between messages in nanoseconds while many are in flight.
   double gap(std::size_t bytes, int num_messages) {
     return median_of(1,
                      [&] {

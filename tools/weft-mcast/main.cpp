@@ -1,4 +1,4 @@
-// weft-mcast: what a multicast would take, and which way groups should go, without doing it.
+// weft-mcast: predicts the time of a multicast, and plans which groups get trees in switches.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ int run(Options& options) {
     return 2;
   };
   if (options.bytes / options.block_bytes > 1'000'000)
-    return refuse("more than 1000000 blocks; larger --block-bytes");
+    return refuse("more than 1000000 blocks: use larger --block-bytes");
   fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14} {:>14} {:>10}\n", "algorithm", "members", "blocks",
              "steps", "first done us", "last done us", "MB/s");
   for (const int members : options.members)
@@ -36,11 +36,11 @@ int run(Options& options) {
       if (algorithm == nullptr) {
         std::string names;
         for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
-        return refuse(fmt::format("there is no algorithm {}, but:{}", name, names));
+        return refuse(fmt::format("unknown algorithm {}; known:{}", name, names));
       }
       if (options.network.slow_member >= members)
-        return refuse(
-            fmt::format("--slow-member {} of {} members", options.network.slow_member, members));
+        return refuse(fmt::format("--slow-member {} is not below the {} members",
+                                  options.network.slow_member, members));
       std::vector<int> rack_of;
       const int in_rack = options.rack_members;
       for (int member = 0; in_rack > 0 && member < members; ++member)
@@ -65,50 +65,55 @@ int main(int argc, char** argv) {
   Options options;
   weft::cli::Command app(
       "weft-mcast",
-      "What a multicast would take, and which way groups should go, without doing it.");
+      "Predicts the time of a multicast, and plans which groups get trees in switches.");
   app.requires_command();
   weft::cli::Command& command =
-      app.command("simulate", "plays the schedules over a modelled network, block by block");
-  command.option("--members", options.members, "how many, the root included; several: 2,4,8")
+      app.command("simulate", "runs the schedules over a modelled network, block by block");
+  command.option("--members", options.members, "number of members with the root; several: 2,4,8")
       .separated_by_commas()
       .range(1, 65'535);
-  command.option("--algorithms", options.algorithms).separated_by_commas();
-  command.option("--bytes", options.bytes, "of the message (64 MiB)");
-  command.option("--block-bytes", options.block_bytes, "(1 MiB)").positive();
-  command.option("--rate", options.mbit, "of a member's link, each way, in Mbit/s (200)")
+  command.option("--algorithms", options.algorithms, "schedules to run").separated_by_commas();
+  command.option("--bytes", options.bytes, "size of the message (64 MiB)");
+  command.option("--block-bytes", options.block_bytes, "size of a block (1 MiB)").positive();
+  command.option("--rate", options.mbit, "rate of a member's link, each way, in Mbit/s (200)")
       .positive();
-  command.option("--latency-us", options.network.latency_us).not_negative();
+  command.option("--latency-us", options.network.latency_us, "latency of a block (50)")
+      .not_negative();
   command
       .option("--block-us", options.network.block_us,
-              "that a member needs for a block before it sends (0)")
+              "time of a member for a block before it sends it (0)")
       .not_negative();
-  command.option("--rack-members", options.rack_members, "members are in racks of so many")
-      .positive();
-  command.flag("--scattered", options.scattered, "the list of members goes from rack to rack");
+  command.option("--rack-members", options.rack_members, "members per rack").positive();
+  command.flag("--scattered", options.scattered,
+               "consecutive members are in different racks (round robin)");
   command
       .option("--oversubscription", options.network.oversubscription,
-              "how much less a rack's link carries than its members' together")
+              "bandwidth of a rack's members together, by that of the rack's link")
       .not_negative();
-  command.option("--delay-us", options.network.delay_us, "of blocks at random").not_negative();
-  command.option("--delay-probability", options.network.delay_probability).range_real(0.0, 1.0);
-  command.option("--seed", options.network.seed);
-  command.option("--slow-member", options.network.slow_member).not_negative();
-  command.option("--slow-factor", options.network.slow_factor, "of its link's rate: 0.5")
+  command.option("--delay-us", options.network.delay_us, "delay of randomly chosen blocks")
+      .not_negative();
+  command
+      .option("--delay-probability", options.network.delay_probability, "share of delayed blocks")
+      .range_real(0.0, 1.0);
+  command.option("--seed", options.network.seed, "seed of the delays");
+  command.option("--slow-member", options.network.slow_member, "member with a slower link")
+      .not_negative();
+  command.option("--slow-factor", options.network.slow_factor, "its link's rate by --rate, as 0.5")
       .range_real(0.0001, 1.0);
 
   weft::cli::Command& plan = app.command(
-      "plan", "decides which groups get trees in the switches, and which go by the pipeline");
+      "plan", "chooses the groups that get trees in the switches; the others use the pipeline");
   weft::mcast::PlanFiles files;
   weft::mcast::PlanOptions plan_options;
-  plan.option("topology", files.topology, "what ibnetdiscover prints").required();
+  plan.option("topology", files.topology, "output of ibnetdiscover").required();
   plan.option("groups", files.groups, "one a line: its id, then port GUIDs or names").required();
   plan.option("--entries", plan_options.entries,
-              "of a switch's multicast table that may be used (no limit)")
+              "usable entries of a switch's multicast table (no limit)")
       .range(1u, weft::mcast::kLastMlid - weft::mcast::kFirstMlid + 1);
-  plan.option("--min-members", plan_options.min_members, "of a group that gets a tree (3)")
+  plan.option("--min-members", plan_options.min_members, "smallest group that gets a tree (3)")
       .range(2, 65'535);
-  plan.option("--json", files.json, "every group's way, to this file");
-  plan.option("--tables", files.tables, "the trees, for weft-mcroute install, to this file");
+  plan.option("--json", files.json, "file for the plan of every group, as JSON");
+  plan.option("--tables", files.tables, "file for the trees, as weft-mcroute install reads them");
   if (const auto status = app.parse(argc, argv)) return *status;
   return plan ? weft::mcast::run_plan(files, plan_options) : run(options);
 }

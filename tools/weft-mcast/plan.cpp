@@ -1,4 +1,4 @@
-// weft-mcast plan: the files, and what is printed.
+// weft-mcast plan: its files and its output.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -33,16 +33,16 @@ nlohmann::json to_json(const std::vector<Group>& groups, const Plan& plan) {
                         {"max_trees_on_a_cable", plan.figures.max_efi},
                         {"groups", nlohmann::json::array()}};
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const Plan::Way& way = plan.ways[g];
+    const Plan::GroupRoute& route = plan.routes[g];
     nlohmann::json one = {{"id", groups[g].id},
                           {"members", groups[g].members.size()},
-                          {"way", way.tree != nullptr ? "tree" : "pipeline"}};
-    if (way.tree != nullptr) {
-      one["mlid"] = kFirstMlid + way.tree->color;
-      one["height"] = way.height;
-      one["switches"] = way.tree->switches.size();
+                          {"way", route.tree != nullptr ? "tree" : "pipeline"}};
+    if (route.tree != nullptr) {
+      one["mlid"] = kFirstMlid + route.tree->color;
+      one["height"] = route.height;
+      one["switches"] = route.tree->switches.size();
     } else {
-      one["why"] = way.why;
+      one["why"] = route.why;
     }
     all["groups"].push_back(std::move(one));
   }
@@ -53,18 +53,18 @@ void print(const std::vector<Group>& groups, const Plan& plan) {
   fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", "group", "members", "way", "MLID", "height",
              "why no tree");
   for (std::size_t g = 0; g < std::min(groups.size(), kShown); ++g) {
-    const Plan::Way& way = plan.ways[g];
-    if (way.tree != nullptr)
+    const Plan::GroupRoute& route = plan.routes[g];
+    if (route.tree != nullptr)
       fmt::print("{:<20} {:>8}  {:<9} {:>#7x} {:>7}\n", groups[g].id, groups[g].members.size(),
-                 "tree", kFirstMlid + way.tree->color, way.height);
+                 "tree", kFirstMlid + route.tree->color, route.height);
     else
       fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", groups[g].id, groups[g].members.size(),
-                 "pipeline", "", "", way.why);
+                 "pipeline", "", "", route.why);
   }
   if (groups.size() > kShown)
     fmt::print("... and {} more; --json has all\n", groups.size() - kShown);
   const auto num_by_tree =
-      std::ranges::count_if(plan.ways, [](const auto& way) { return way.tree != nullptr; });
+      std::ranges::count_if(plan.routes, [](const auto& route) { return route.tree != nullptr; });
   fmt::print(
       "{} groups go by {} trees, in {} entries of a switch's table, at most {} on a cable; {} by "
       "the pipeline\n",
@@ -89,8 +89,8 @@ int run_plan(const PlanFiles& files, const PlanOptions& options) {
   if (!status) return fail(status);
   if (plan.figures.colors > kLastMlid - kFirstMlid + 1)
     return fail({Code::bad_argument,
-                 fmt::format("there are more entries than MLIDs to number them: set --entries to "
-                             "{} or less",
+                 fmt::format("the trees need more entries than there are MLIDs: set --entries to "
+                             "at most {}",
                              kLastMlid - kFirstMlid + 1)});
   print(groups, plan);
   OutputFiles output;

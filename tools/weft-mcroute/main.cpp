@@ -83,7 +83,7 @@ int route(const RouteOptions& options) {
     char* end = nullptr;
     const unsigned long n = std::strtoul(options.colors.c_str(), &end, 10);
     if (*end != 0 || n == 0 || n > 16383) {
-      return fail({Code::bad_argument, "--colors: 1 to 16383, or unlimited"});
+      return fail({Code::bad_argument, "--colors must be 1 to 16383, or unlimited"});
     }
     router_options.colors = static_cast<uint32_t>(n);
   }
@@ -91,7 +91,7 @@ int route(const RouteOptions& options) {
   router_options.refine_roots = options.refine;
   router_options.as_paper = options.refine == 1;
   std::vector<Tree> trees;
-  std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes one after the other
+  std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes groups one by one
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -135,8 +135,9 @@ int route(const RouteOptions& options) {
   for (const Tree& tree : trees) {
     if (tree.color <= kLastMlid - kFirstMlid) continue;
     if (options.tables.empty() && options.dump_fts.empty()) break;
-    return fail({Code::bad_argument, "there are more entries than MLIDs to number them: " +
-                                         std::to_string(kLastMlid - kFirstMlid + 1)});
+    return fail({Code::bad_argument, "the trees need more entries than there are MLIDs (" +
+                                         std::to_string(kLastMlid - kFirstMlid + 1) +
+                                         "): set --colors"});
   }
   const Tables tables = make_tables(topology, trees);
   const Served served = served_groups(groups, trees);
@@ -204,7 +205,7 @@ int topo(const std::string& kind, std::vector<uint32_t> sizes) {
   const Status status = make_topology(real_kind, sizes, &topology);
   if (!status.ok()) return fail(status);
   write_topology(topology, std::cout);
-  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "cannot write to standard output"});
 }
 
 int groups(const std::string& pattern, const std::string& sizes, const std::string& path,
@@ -215,7 +216,7 @@ int groups(const std::string& pattern, const std::string& sizes, const std::stri
     char* end = nullptr;
     const unsigned long n = std::strtoul(side.c_str(), &end, 10);
     if (side.empty() || *end != 0 || n > UINT32_MAX) {
-      return fail({Code::bad_argument, sizes + ": expected numbers with x between them"});
+      return fail({Code::bad_argument, sizes + ": expected numbers separated by x"});
     }
     dims.push_back(static_cast<uint32_t>(n));
   }
@@ -224,7 +225,7 @@ int groups(const std::string& pattern, const std::string& sizes, const std::stri
   if (!status.ok()) return fail(status);
   std::vector<Group> made;
   if (dims.size() < 2 || (pattern == "random" && dims.size() != 2)) {
-    status = {Code::bad_argument, sizes + ": grid AxB or AxBxC, random COUNTxSIZE"};
+    status = {Code::bad_argument, sizes + ": expected grid AxB or AxBxC, or random COUNTxSIZE"};
   } else if (pattern == "grid") {
     status = make_grid_groups(topology, dims, per_host, &made);
   } else {
@@ -232,7 +233,7 @@ int groups(const std::string& pattern, const std::string& sizes, const std::stri
   }
   if (!status.ok()) return fail(status);
   write_groups(topology, made, std::cout);
-  return std::cout.flush() ? 0 : fail({Code::not_permitted, "standard output: cannot be written"});
+  return std::cout.flush() ? 0 : fail({Code::not_permitted, "cannot write to standard output"});
 }
 
 int verify(const std::string& topology_path, const std::string& groups_path,
@@ -260,18 +261,19 @@ int paper(const PaperOptions& options) {
 
 void add_install_options(cli::Command& command, InstallOptions* options) {
   command.option("--topology", options->topology, "the fabric the tables were made for").required();
-  command.option("--tables,tables", options->tables, "what to write, in either form").required();
+  command.option("--tables,tables", options->tables, "tables to write, in either format")
+      .required();
   command.option("--previous", options->previous,
                  "tables that an earlier install wrote: their entries may be changed, and "
                  "those no longer wanted are emptied");
   command.flag("--replace-foreign", options->replace_foreign,
-               "write over entries that are neither empty nor of --previous");
+               "overwrite entries that are neither empty nor in --previous");
   command.flag("--dry-run", options->dry_run, "read the fabric, print, write nothing");
   command.option("--first-mlid", options->first_mlid, "MLID of the tables' first entry")
       .shows_default();
-  command.option("--device", options->device, "such as mlx5_0; without it, the first");
-  command.option("--port", options->port, "of the device; without it, the first that is up");
-  command.option("--timeout-ms", options->timeout_ms, "for each of 3 attempts of a packet")
+  command.option("--device", options->device, "RDMA device, as mlx5_0; default: the first");
+  command.option("--port", options->port, "port of the device; default: the first that is up");
+  command.option("--timeout-ms", options->timeout_ms, "time for each of 3 attempts of a packet")
       .range(1, 60000)
       .shows_default();
   command.option("--m-key", options->key, "management key of the fabric's switches");
@@ -297,36 +299,38 @@ int main(int argc, char** argv) {
               "dragonfly A P H | random SWITCHES HOSTS PORTS SEED, or a preset: paper-fat-tree, "
               "paper-torus, paper-dragonfly, paper-random, bluelight, taihulight")
       .required();
-  topo_command.option("sizes,--ports", sizes, "the kind's sizes");
+  topo_command.option("sizes,--ports", sizes, "the sizes of the kind");
 
   auto& groups_command = app.command("groups", "print groups made by pattern");
-  groups_command.option("pattern", pattern).required().one_of({"grid", "random"});
+  groups_command.option("pattern", pattern, "pattern of the groups")
+      .required()
+      .one_of({"grid", "random"});
   groups_command.option("sizes", sides, "AxB, AxBxC, or COUNTxSIZE").required();
-  groups_command.option("--topology", topology_path).required();
+  groups_command.option("--topology", topology_path, "the fabric").required();
   groups_command.option("--per-host", per_host, "processes on a host");
-  groups_command.option("--seed", seed, "of random groups");
+  groups_command.option("--seed", seed, "seed of random groups");
 
   auto& route_command = app.command("route", "route groups and check the tables");
-  route_command.option("--topology", options.topology).required();
-  route_command.option("--groups", options.groups).required();
-  route_command.option("--algorithm", options.algorithm)
+  route_command.option("--topology", options.topology, "the fabric").required();
+  route_command.option("--groups", options.groups, "the groups").required();
+  route_command.option("--algorithm", options.algorithm, "routing algorithm")
       .one_of({"mr4lms", "opensm-minhop", "opensm-sssp", "paper-sssp", "paper-sssp-first-root"});
-  route_command.option("--colors", options.colors, "entries a switch has, or unlimited");
-  route_command.option("--old-trees", options.old_trees, "when groups merge")
+  route_command.option("--colors", options.colors, "entries of a switch, or unlimited");
+  route_command.option("--old-trees", options.old_trees, "treatment of old trees when groups merge")
       .one_of({"keep", "destroy"});
   route_command
-      .option("--refine", options.refine, "trees compared per group; 1: all as in the paper")
+      .option("--refine", options.refine, "trees compared per group; 1: exactly as in the paper")
       .range(1, 64);
   route_command.option("--trace", options.trace, "file of create and delete events");
-  route_command.option("--json", options.json);
-  route_command.option("--tables", options.tables, "in the form of opensm.mcfdbs");
-  route_command.option("--dump-fts", options.dump_fts, "in the form of dump_fts -M");
+  route_command.option("--json", options.json, "file for the figures, as JSON");
+  route_command.option("--tables", options.tables, "file for the tables, as opensm.mcfdbs");
+  route_command.option("--dump-fts", options.dump_fts, "file for the tables, as dump_fts -M");
 
   auto& verify_command = app.command("verify", "forward packets through tables");
-  verify_command.option("--topology", topology_path).required();
-  verify_command.option("--groups", groups_path).required();
-  verify_command.option("--tables,tables", tables_path).required();
-  verify_command.option("--colors", colors, "entries a switch has");
+  verify_command.option("--topology", topology_path, "the fabric").required();
+  verify_command.option("--groups", groups_path, "the groups").required();
+  verify_command.option("--tables,tables", tables_path, "tables to verify").required();
+  verify_command.option("--colors", colors, "entries of a switch");
 
   auto& install_command = app.command("install", "write tables into the fabric");
   InstallOptions install_options;

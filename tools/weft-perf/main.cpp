@@ -36,7 +36,7 @@ enum class Test : std::uint32_t {
 };
 constexpr const char* kNames[] = {"get_lat", "put_lat", "cas",     "fetch_add", "send_lat",
                                   "get_bw",  "put_bw",  "send_bw", "batch"};
-// True for tests that one side does alone, from any number of threads.
+// True for one-sided tests, which any number of threads can run.
 constexpr bool is_one_sided(Test test) {
   return test != Test::put_lat && test != Test::send_lat && test != Test::send_bw;
 }
@@ -84,7 +84,7 @@ struct Side {
       received_before = received;
     });
   }
-  // A server continues without a client that is gone.
+  // A server continues when a client is lost.
   void check_peer(Code code, const Peer& peer) const {
     if (!is_server || code != Code::peer_lost) check(code, peer);
   }
@@ -116,7 +116,7 @@ struct Side {
       if (!is_shared || polls % 1024 == 0) {
         node.progress();
         if (is_gone(peer)) return;
-        // A device in software may need this processor.
+        // A software device may need this core.
         if (!is_shared && polls % kYieldPolls == 0) ::sched_yield();
       }
   }
@@ -208,7 +208,7 @@ struct Result {
   std::uint64_t bytes, count;
   double p10, p50, p90, p99;
   int threads;
-  // Otherwise the figure says more about the machine at that moment than about Weft.
+  // A larger spread is noise of the machine.
   bool is_steady() const { return p90 <= kMostSpread * p10; }
   static constexpr double kMostSpread = 2;
 };
@@ -304,7 +304,7 @@ class Client {
     std::vector<std::uint64_t> began(threads);
     const auto work = [&](std::uint64_t share) {
       const PeerMemory memory = memory_;
-      // Not the others' lines of memory.
+      // Each thread uses cache lines of its own.
       std::byte* const data = data_.data() + share * (kMostBytes / threads);
       begin.arrive_and_wait();
       began[share] = now_ns();
@@ -409,17 +409,17 @@ int main(int argc, char** argv) {
   std::size_t depth = 64;
   int threads = 1;
   double seconds = 0.3;
-  app.option("address", address, "of a weft-perf that listens");
-  app.option("--listen", listen, "host:port or unix:/path to wait at");
+  app.option("address", address, "address of a weft-perf --listen");
+  app.option("--listen", listen, "host:port or unix:/path to listen on");
   app.option("--test", tests, "of " + tests);
   app.option("--bytes", bytes, "one length, or FROM:TO in steps of 8 times (8:1M)");
-  app.option("--depth", depth, "how many are under way in _bw and batch (64)").range(1, 4096);
+  app.option("--depth", depth, "operations in flight in _bw and batch (64)").range(1, 4096);
   app.option("--threads", threads,
              "threads at work in get_lat, cas, fetch_add, get_bw, put_bw, batch (1)")
       .range(1, 256);
-  app.option("--seconds", seconds, "for each figure (0.3)");
-  app.option("--secret", secret, "which both sides must know (weft-perf)");
-  app.option("--json", json, "a file for the results");
+  app.option("--seconds", seconds, "time for each figure (0.3)");
+  app.option("--secret", secret, "secret shared by both sides (weft-perf)");
+  app.option("--json", json, "file for the results");
   if (const auto status = app.parse(argc, argv)) return *status;
   if (listen.empty() == address.empty()) fail("one of ADDRESS and --listen is wanted; see --help");
 

@@ -23,14 +23,14 @@ int complain(const weft::Status& status, int exit_status) {
   return exit_status;
 }
 
-// A message that nobody can read is no success.
+// Output that cannot be written is an error.
 int print(const std::string& text) {
   if (fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0) return 0;
   perror("weftrun: cannot write standard output");
   return kOutputStatus;
 }
 
-// A pipe or socket that got the number of a closed one would be taken for it.
+// Opens closed standard descriptors, as a pipe or socket could get their numbers otherwise.
 void take_standard_streams() {
   for (int fd = 0; fd < 3; ++fd)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) _exit(kStartStatus);
@@ -49,7 +49,7 @@ bool go_to_background(int descriptor) {
 int main(int argc, char** argv) try {
   using namespace weft::weftrun;
   take_standard_streams();
-  // Inherited as ignored, it would leave no ends of children to wait for.
+  // An inherited SIG_IGN would make waitpid report no ends of children.
   signal(SIGCHLD, SIG_DFL);
   Options options;
   if (weft::Status status = parse_options(argc, argv, options); !status)
@@ -75,7 +75,7 @@ int main(int argc, char** argv) try {
                                                                  : kStartStatus);
   return launcher.run();
 } catch (const std::bad_alloc&) {
-  // The launcher is gone by now, and its ranks with it.
+  // The launcher and its ranks have ended.
   fputs("weftrun: out of memory\n", stderr);
   return kStartStatus;
 }

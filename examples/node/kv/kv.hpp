@@ -1,7 +1,7 @@
 #pragma once
 // A hash table in a server's memory. Clients look up by reading that memory, and change by a
 // message to the server, which alone writes. An entry that is being changed has an odd version, and
-// a checksum tells entries that were read in the middle of a change.
+// a checksum detects entries that were read in the middle of a change.
 #include <cstdint>
 #include <cstring>
 #include <string_view>

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     if (node.send(peer, &key, sizeof key) != weft::Code::ok) node.close(peer);
   });
   node.on_message([&](const weft::Peer& peer, std::span<const std::byte> bytes) {
-    // A copy: a hostile client could change the message while it is looked at.
+    // A copy, as a hostile client could change the message during the checks.
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const std::size_t length = text.size() > 1 ? static_cast<unsigned char>(text[1]) : 0;
     const char* answer = "bad";

@@ -5,19 +5,19 @@ with the same placement:
 
 - Not more processes than cores: each process is bound to a core of its own, in all libraries.
 - More processes than cores: no binding. Open MPI gets --oversubscribe, as it would refuse otherwise,
-  and is told to yield when idle: by itself it does so only where it counts fewer cores than
+  and is set to yield when idle: by itself it does so only where it counts fewer cores than
   processes, not where fewer are allowed. MPICH has no such setting: by strace its ch4 device
   never yields, whatever MPIR_CVAR_POLLS_BEFORE_YIELD says, so it is no measure there.
 - Programs with several threads per process: no binding, or the threads would share a core. Open
-  MPI is told to yield when idle, because there are more threads than it counts processes.
+  MPI is set to yield when idle, because there are more threads than it counts processes.
 - Large messages: Open MPI's shared-memory transport copies directly between processes with CMA
   (btl_vader_single_copy_mechanism=cma) and MPICH over UCX does the same by default. Nothing
-  switches that off here; `process_copy_allowed` tells whether the machine lets them.
+  switches that off here; `process_copy_allowed` checks whether the machine lets them.
 - Between hosts: no binding (the hosts may be network namespaces of one machine), and Open MPI by its
   tcp btl, inside each by shared memory, as MPICH does by itself. With one process on each host it
   also runs over libfabric and over UCX (`ways`), of which each is the fastest at some sizes; with
   several, UCX would share memory between hosts that are namespaces, and libfabric's mtl none
-  inside a host. With more processes on a machine than cores Open MPI is told to yield when idle:
+  inside a host. With more processes on a machine than cores Open MPI is set to yield when idle:
   --oversubscribe alone does not, as it takes the number that a host is given for that of its cores.
 - Over RDMA devices: Weft by verbs also inside a host, Open MPI by its tcp btl, which is no peer (what
   Weft is measured by is perftest), and with --ucx by UCX's rc, which is.

@@ -23,14 +23,14 @@ def parse_hosts(text):
 def least_bytes(collective, size, counts):
     """What the busiest direction of a host's link carries at least, with `counts` processes on the
     hosts, the root on the first. Sizes are those of coll.c. A host that takes part in a reduction
-    sends or receives as much as if it combined its own processes' data at once."""
+    sends or receives as much as if it reduced its own processes' data at once."""
     others = sum(counts) - min(counts)
     number = len(counts)
     return {
         "barrier": 0,
         "bcast": size,
         "reduce": size,
-        # Each host sends its part of what others combine, and gets the rest of the result.
+        # Each host sends its part of what others reduce, and gets the rest of the result.
         "allreduce": 2 * size * (number - 1) / number,
         "reduce_scatter": size * (number - 1) / number,
         "gather": size * (sum(counts) - counts[0]),

@@ -29,7 +29,7 @@ def run(hosts, server, client, port, limit_s=60):
 
 
 def _listens(host, port):
-    """By the kernel's tables: a connection to look would be taken for the client's, and `ss` is not
+    """By the kernel's tables: a probing connection would be taken for the client's, and `ss` is not
     on every machine. The port is in hexadecimal, state 0A is LISTEN."""
     table = _output(on_host(host, ["cat", "/proc/net/tcp"]))
     if os.path.exists("/proc/net/tcp6"):
@@ -59,7 +59,7 @@ def address_of(host):
 
 
 def address_towards(host):
-    """The address of this side on the way to a host."""
+    """The local address of the route to a host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # sends nothing
         probe.connect((address_of(host), 9))
         return probe.getsockname()[0]

@@ -54,7 +54,7 @@ TOOLS = {
     "mbw_mr": (("ib_send_bw", 4, 1e6),),
 }
 
-# Where Weft is measured by default, and the ratio to the first of TOOLS that it aims at.
+# Default programs, and the ratio to the first of TOOLS that Weft aims at.
 AIMS = {"latency": (8, 1.3), "bw": (65536, 0.9), "mbw_mr": (8, None)}
 
 

@@ -74,7 +74,7 @@ def _stop(process):
 
 
 def _descendants(root):
-    """The processes below `root` with their start times, which tell a reused number apart."""
+    """The processes below `root` with their start times, which distinguish reused numbers."""
     children = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

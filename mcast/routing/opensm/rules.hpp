@@ -27,7 +27,7 @@ inline constexpr uint8_t kOpensmNoPath = 255;
 // The root of a group's tree: the first switch, in OpenSM's order, whose furthest member is
 // nearest. A switch counts as many hops as are between it and the root, and one more if it is there
 // for its hosts only. row(t)[s] is the hops from switch s to switch t, kOpensmNoPath if there is no
-// way. kNone if no switch reaches all members.
+// path. kNone if no switch reaches all members.
 template <typename Row>
 uint32_t opensm_root(const Topology& topology, const std::vector<uint32_t>& order,
                      const std::vector<uint32_t>& members, Row row) {

@@ -114,7 +114,7 @@ Status write_text(const std::string& path, const std::string& text) {
   return out ? Status() : Status(Code::not_permitted, path + ": cannot be written");
 }
 
-// Black becomes whatever the reader's page uses, light or dark.
+// Replaces black by the page's text colour, which depends on its light or dark theme.
 void replace_all(std::string* text, const std::string& from, const std::string& to) {
   for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size()) {
     text->replace(at, from.size(), to);
@@ -230,7 +230,7 @@ Status draw_table_sizes(const PaperOptions& options, const json& results, bool* 
     }
   }
   *drawn = curve > 0;
-  if (curve == 0) return Code::ok;  // those fabrics were not asked for
+  if (curve == 0) return Code::ok;  // --only excluded those fabrics
   return plot(options.out, "figure8", "700,420", text.str() + curves.str());
 }
 

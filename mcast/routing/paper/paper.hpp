@@ -28,7 +28,7 @@ struct PaperFabric {
 // The six fabrics at full size, or small ones of the same kinds.
 const std::vector<PaperFabric>& paper_fabrics(bool quick);
 
-// Fat trees of growing size with random groups, half as many as hosts: how time and memory grow.
+// Fat trees of growing size with random groups, half as many as hosts, for time and memory by size.
 const std::vector<PaperFabric>& scaling_fabrics(bool quick);
 
 Status make_pattern(const Topology& topology, const PaperPattern& pattern,

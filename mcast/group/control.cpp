@@ -1,0 +1,92 @@
+// Control messages of other members of a group.
+#include <fmt/core.h>
+
+#include "mcast/group/group_impl.hpp"
+
+namespace weft::mcast {
+
+void GroupImpl::on_message(Connection& connection, Bytes bytes) {
+  Head head;
+  Bytes body;
+  Neighbor* neighbor = find(connection);
+  if (neighbor == nullptr || is_over() || !read_message(bytes, head, body)) return;
+  const auto corrupt = [&] {
+    fail(Code::corrupt, neighbor->rank,
+         fmt::format("{} sent an invalid message (kind {})", name(neighbor->rank),
+                     static_cast<int>(head.kind)));
+  };
+  const auto with = [&]<class M>(M message, auto&& handle) {
+    if (read_message(bytes, message, body))
+      handle(message);
+    else
+      corrupt();
+  };
+  const bool is_from_parent = neighbor->rank == parent_;
+  // A member with another list of members uses other ranks.
+  if (head.rank != neighbor->rank && head.kind != Kind::hello && head.kind != Kind::failed)
+    return corrupt();
+  switch (head.kind) {
+    case Kind::hello:
+      return with(HelloMessage{}, [&](auto& m) { on_hello(*neighbor, m); });
+    case Kind::joined:
+      if (!neighbor->is_child) return corrupt();
+      neighbor->has_joined = true;
+      return note_joined();
+    case Kind::go:
+      return is_from_parent ? go() : corrupt();
+    case Kind::announce:
+      if (!is_from_parent) return corrupt();
+      return with(AnnounceMessage{}, [&](auto& m) {
+        send_to_children(m);
+        on_arrival(m.sequence, {m.bytes, {}});
+      });
+    case Kind::small:
+      if (neighbor->rank != 0) return corrupt();
+      return with(AnnounceMessage{}, [&](auto& m) {
+        if (m.bytes != body.size() || m.bytes > settings_.small_bytes) return corrupt();
+        on_arrival(m.sequence, {m.bytes, std::vector(body.begin(), body.end())});
+      });
+    case Kind::ready:
+      return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
+    case Kind::taken:
+      return with(CountMessage{}, [&](auto& m) {
+        neighbor->num_taken = m.count;
+        multicast_.make_active(*this);
+      });
+    case Kind::have:
+      return with(CountMessage{}, [&](auto& m) {
+        neighbor->num_have = m.count;
+        note_have();
+      });
+    case Kind::stable:
+      if (!is_from_parent) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        send_to_children(m);
+        num_stable_ = m.count;
+        multicast_.make_active(*this);
+      });
+    case Kind::ending:
+      if (!is_from_parent) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        send_to_children(m);
+        num_in_all_ = m.count;
+        note_all();
+      });
+    case Kind::has_all:
+      if (!neighbor->is_child) return corrupt();
+      neighbor->has_all = true;
+      return note_all();
+    case Kind::closed:
+      return num_in_all_ == num_delivered_ ? note_closed() : corrupt();
+    case Kind::failed:
+      return with(FailedMessage{}, [&](auto& m) {
+        if (!is_sane(m, body)) return corrupt();
+        fail(static_cast<Code>(m.code), m.who,
+             std::string(reinterpret_cast<const char*>(body.data()), body.size()));
+      });
+    default:
+      return corrupt();
+  }
+}
+
+}  // namespace weft::mcast

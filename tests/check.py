@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -30,6 +29,8 @@ SANITIZED = [*TOGETHER, '-Doptimization=g', '-Ddebug=false', '-Db_ndebug=false']
 # Null pointers and objects that are gone are found by the address sanitizer; looking for them in
 # every access once more takes a fifth of the compiler's time.
 LEFT_TO_ADDRESS = '-fno-sanitize=null,vptr'
+# A phase that would begin later is left out, and named: on a slow machine what matters most ends.
+LATEST_START_S = 75 * 60
 FUZZ_COMPILERS = {'CC': 'clang-14', 'CXX': 'clang++-14'}
 SANITIZER_ENV = {
     'address': {
@@ -57,8 +58,11 @@ class Tally:
             entry = f'{phase}: {name}' + (f' ({why})' if why else '')
             (self.failed if outcome == 'failed' else self.skipped).append(entry)
 
+    def seconds(self):
+        return int(time.monotonic() - self.start)
+
     def at(self, text):
-        seconds = int(time.monotonic() - self.start)
+        seconds = self.seconds()
         print(f'[{seconds // 60}:{seconds % 60:02d}] {text}', flush=True)
 
     def finish(self):
@@ -191,10 +195,11 @@ def targets(phase, folder, options):
     if phase == 'release':
         return []
     needed = {target for test in chosen_tests(phase, folder, options) for target in test['depends']}
-    # Multicast routing has one thread.
+    # The multi-process tests of threads use the MPI library and weftrun alone.
+    installed = os.path.join(ROOT, '(libcomm|tools/weftrun)' if phase == 'thread' else '')
     return [os.path.relpath(name, folder) for target in introspect('--targets', folder)
             if target['id'] in needed or
-            (target['installed'] and not (phase == 'thread' and '/mcast/' in target['defined_in']))
+            (target['installed'] and re.match(installed, target['defined_in']))
             for name in target['filename']]
 
 
@@ -224,51 +229,6 @@ def build(tally, phase, folder, options):
             return False
     tally.add(phase, 'build', 'passed')
     return True
-
-
-class Ahead:
-    """Fills the folders of later phases with what processor time the tests of this one leave idle:
-    with-statement around those. Each phase still builds, and then finds most of it done; what does
-    not build it finds too and reports."""
-
-    def __init__(self, phases, options):
-        self.phases = [] if options.filter else [
-            phase for phase in phases if phase in ('address', 'thread', 'fuzz')]
-        self.options = options
-        self.lock = threading.Lock()
-        self.step = None
-        self.over = False
-        self.thread = threading.Thread(target=self.work)
-
-    def __enter__(self):
-        self.thread.start()
-
-    def __exit__(self, *_):
-        with self.lock:
-            self.over = True
-            if self.step:
-                self.step.terminate()  # ninja ends its compilers and deletes what they began
-        self.thread.join()
-
-    def work(self):
-        for phase in self.phases:
-            folder = folder_of(phase)
-            os.makedirs(folder, exist_ok=True)
-            for command in build_commands(phase, folder, self.options):
-                with self.lock:
-                    if self.over:
-                        return
-                    self.step = subprocess.Popen(
-                        ['chrt', '--idle', '0', *command], cwd=ROOT, env=build_env(phase),
-                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL, start_new_session=True)
-                    # Where each session has its share of the processors (sched_autogroup), the
-                    # policy counts only within it.
-                    with contextlib.suppress(OSError), \
-                            open(f'/proc/{self.step.pid}/autogroup', 'w', encoding='utf-8') as file:
-                        file.write('19')
-                if self.step.wait():
-                    break
 
 
 def run_meson_tests(tally, phase, folder, names, log, slow):
@@ -506,7 +466,7 @@ def end(number, _):
     process.wait_for_descendants(process.GRACE_S)
     process.end_descendants()
     print(f'check: ended by {signal.Signals(number).name}', file=sys.stderr, flush=True)
-    os._exit(128 + number)  # other threads wait for what is gone
+    os._exit(128 + number)
 
 
 def main():
@@ -528,6 +488,10 @@ def main():
         signal.signal(number, end)
     tally = Tally()
     for number, phase in enumerate(phases, 1):
+        if not options.only and not options.filter and tally.seconds() > LATEST_START_S:
+            tally.add(phase, 'all of it', 'skipped', f'after {LATEST_START_S // 60} minutes: '
+                      f'./check --only {phase}')
+            continue
         tally.at(f'phase {number} of {len(phases)}: {phase}')
         if phase == 'format':
             if not options.filter:
@@ -543,15 +507,14 @@ def main():
         elif phase == 'fuzz':
             fuzz(tally, folder, options)
         elif build(tally, phase, folder, options):
-            with Ahead(phases[number:], options):
-                unit_tests(tally, phase, folder, options)
-                if phase == 'release':
-                    abi(tally, folder, options)
-                    installed_commands(tally, folder, options)
-                mpi_tests(tally, phase, folder, options)
-                if phase == 'release':
-                    mpi_over_ofi(tally, folder, options)
-                    as_user(tally, folder, options)
+            unit_tests(tally, phase, folder, options)
+            if phase == 'release':
+                abi(tally, folder, options)
+                installed_commands(tally, folder, options)
+            mpi_tests(tally, phase, folder, options)
+            if phase == 'release':
+                mpi_over_ofi(tally, folder, options)
+                as_user(tally, folder, options)
     tally.at('done')
     return tally.finish()
 

@@ -190,7 +190,7 @@ def run(tally, folder, options, few):
     if 'verbs' in present:
         phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else '^(?!offload_)'),
                           phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
-                          *phase.speed()])
+                          *([] if few else phase.speed())])
         phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
                           *([] if few else [phase.node_faults()]),

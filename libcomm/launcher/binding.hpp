@@ -1,5 +1,6 @@
 #pragma once
-// Which processors each rank of a host is bound to.
+// Binds the ranks of a host to processors. The values of --bind and --bind-to are parsed in
+// options/values.cpp.
 // Tests: tests/job/binding_test.cpp.
 #include <optional>
 #include <string>

@@ -20,9 +20,10 @@
 // it did not give; such a request ends with bad_argument or not_permitted, and the link may go down
 // for it.
 //
-// Threads. open, close, poll and arm: one thread at a time. put, get, atomic and message: any
-// thread, one at a time for a link, beside a poll(); links share no lock. The others: any thread.
-// Events are called in poll() only; they, and done(), may post, open and close, and don't poll.
+// Threads. open, close, poll and arm: one thread at a time. put, get, write, atomic and message:
+// any thread, one at a time for a link, beside a poll(); links share no lock. The others: any
+// thread. Events are called in poll() only; they, and done(), may post, open and close, and don't
+// poll.
 //
 // Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/design/fabrics.md adds one.
 #include <array>
@@ -65,6 +66,7 @@ struct Limits {
   // (rma/target_side.hpp).
   bool puts = false, gets = false;
   bool atomics = false;  // atomic with the owner's processor, too
+  bool writes = false;   // write(): a put of which the peer's client is notified
   bool breaks =
       true;  // false: a link ends with the peer's process, and loses nothing before its end
   // Links over which one peer's puts, gets and atomics may go, one for each thread that posts.
@@ -127,6 +129,9 @@ class Events {
   // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
   // copy before checking.
   virtual void on_message(Link& link, Bytes bytes) = 0;
+  // So many bytes are there of a peer's write(), with the number that it gave. Clients that give no
+  // key for it get none but from a hostile peer.
+  virtual void on_written(Link& /*link*/, std::uint32_t /*number*/, std::size_t /*bytes*/) {}
 
  protected:
   ~Events() = default;
@@ -192,6 +197,13 @@ class Endpoint {
   }
   virtual Code get(Link&, void* /*to*/, std::size_t /*bytes*/, const Key&, std::uint64_t /*offset*/,
                    WorkRequest&) {
+    return Code::unsupported;
+  }
+  // A put from memory that is registered here, which the peer's on_written() reports: in order with
+  // messages, and with room as those have (again). At most 1 MiB, not 0. done() may wait until more
+  // is posted on the link, or it ends.
+  virtual Code write(Link&, Bytes /*from*/, const Registration& /*source*/, const Key&,
+                     std::uint64_t /*offset*/, std::uint32_t /*number*/, WorkRequest&) {
     return Code::unsupported;
   }
   // compare_swap stores `operand` where the word equals `compare`. `previous` is written before

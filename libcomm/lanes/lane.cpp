@@ -6,7 +6,7 @@ namespace weft {
 
 std::byte* SendLane::reserve_mirror(std::size_t length) noexcept {
   // All that was published was posted, wrap marks included.
-  if (ring.restart()) {
+  if (!remote->writes() && ring.restart()) {
     posted = 0;
     remote->restart(remote_lane);
   }

@@ -39,6 +39,8 @@ enum class Kind : std::uint8_t {
   lane_count,  // the bytes that have arrived of a lane, the first after a link came up
   // Of sessions. Numbered:
   device_key,  // before resolved: the key of a further device of the owner
+  // Between ranks. Numbered:
+  lane_key,  // the ring is registered: entries may be written into it
 };
 
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
@@ -110,7 +112,7 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by the receiver's numbers, which are not
 // used again on the same link.
-inline constexpr std::uint32_t kLanesVersion = 5;
+inline constexpr std::uint32_t kLanesVersion = 6;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of the receiver, from the job's board or its endpoint address
   std::uint64_t job;     // of the sender
@@ -137,6 +139,14 @@ inline constexpr std::uint32_t kInitialRingBytes = 512;
 struct CreditMessage : Head {  // lane_credit; id: the writer's
   std::uint64_t word;
 };
+struct LaneKeyMessage : Head {  // lane_key; id: the writer's
+  fabric::Key key;              // of the full ring, from its start on
+};
+// The number of a write into a ring: three bytes of the reader's, and one of the position in lines
+// that a message would have.
+constexpr std::uint32_t write_number(std::uint32_t ring, std::uint64_t position) noexcept {
+  return (ring & 0xff'ffff) | static_cast<std::uint32_t>(position / 64) << 24;
+}
 struct CountMessage : Head {  // lane_count; id: the writer's
   std::uint64_t word, arrived;
 };

@@ -143,6 +143,14 @@ Code ReliableLink::send_once(Head& head, std::size_t head_bytes, fabric::Bytes b
   return Code::ok;
 }
 
+Code ReliableLink::write_once(fabric::Bytes from, const fabric::Registration& source,
+                              const fabric::Key& key, std::uint64_t offset, std::uint32_t number,
+                              fabric::WorkRequest& request) {
+  if (state_ != State::up) return Code::peer_lost;
+  if (!resend_.all_sent() && !is_held_) return Code::again;
+  return endpoint_->write(*link_, from, source, key, offset, number, request);
+}
+
 void ReliableLink::send_unsent() {
   while (!resend_.all_sent()) {
     const std::span<std::byte> message = resend_.next();

@@ -82,11 +82,18 @@ class ReliableLink {
   // request: the body stays as it is until done(), where the fabric has messages in place.
   Code send_once(Head& head, std::size_t head_bytes, fabric::Bytes body,
                  fabric::WorkRequest* request = nullptr);
+  // The same for bytes that go into the peer's memory, with a number that its client gets.
+  Code write_once(fabric::Bytes from, const fabric::Registration& source, const fabric::Key& key,
+                  std::uint64_t offset, std::uint32_t number, fabric::WorkRequest& request);
   // While set, kept messages wait for something that must go before them.
   void hold(bool held) { is_held_ = held; }
 
   Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
   void note_received(std::uint64_t now_ns) { last_received_ns_ = now_ns; }
+  void note_sign_of_life(std::uint64_t now_ns) {
+    last_received_ns_ = now_ns;
+    was_sent_ = false;
+  }
   // Silence counts anew, also that before the first link and since the last one.
   void restart_wait(std::uint64_t now_ns) {
     last_received_ns_ = began_ns_ = now_ns;

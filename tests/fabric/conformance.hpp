@@ -45,6 +45,10 @@ struct Side final : Events {
     messages.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (at_message) at_message();
   }
+  void on_written(Link&, std::uint32_t number, std::size_t bytes) override {
+    messages.push_back("written " + std::to_string(number) + " " + std::to_string(bytes));
+    if (at_message) at_message();
+  }
   void close(Link* link) {
     std::erase(links, link);
     endpoint->close(*link);

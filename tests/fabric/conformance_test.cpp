@@ -182,6 +182,77 @@ TEST_CASE("put, get and atomics reach registered memory, and a message comes aft
   });
 }
 
+TEST_CASE("writes arrive in order with messages, with their bytes, and are back-pressure") {
+  over_each([](Pair& pair) {
+    Endpoint& a = *pair.a.endpoint;
+    const auto [here, there] = pair.connect();
+    std::vector<std::byte> memory(1 << 16), source(memory.size());
+    Registration to, from;
+    REQUIRE(pair.b.endpoint->register_memory(memory.data(), memory.size(), kWrite, to).ok());
+    REQUIRE(a.register_memory(source.data(), source.size(), 0, from).ok());
+    std::vector<Waiting> requests(600);
+    if (!a.limits().writes) {
+      CHECK(a.write(*here, {source.data(), 64}, from, to.key, 0, 1, requests[0]) ==
+            Code::unsupported);
+    } else {
+      std::vector<std::string> expected;
+      std::mt19937 random(5);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::size_t bytes = 64 * (1 + random() % (i % 20 == 0 ? 500 : 5));
+        const std::size_t at = 64 * (random() % ((memory.size() - bytes) / 64 + 1));
+        const auto number = static_cast<std::uint32_t>(random());
+        for (std::size_t k = 0; k < bytes; ++k) source[at + k] = static_cast<std::byte>(i);
+        bool seen = false;
+        pair.b.at_message = [&] {
+          seen = std::equal(&source[at], &source[at] + bytes, &memory[at]);
+        };
+        Code code;
+        while ((code = a.write(*here, {&source[at], bytes}, from, to.key, at, number,
+                               requests[i])) == Code::again) {
+          a.poll(pair.a);
+          pair.b.endpoint->poll(pair.b);
+        }
+        REQUIRE(code == Code::ok);
+        expected.push_back("written " + std::to_string(number) + " " + std::to_string(bytes));
+        if (i % 3 == 0) {
+          REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == expected.size(); }));
+          CHECK(seen);
+        } else {
+          // Its bytes stay as they are until it is there.
+          pair.b.at_message = nullptr;
+          REQUIRE(pair.poll_until([&] { return pair.b.messages.size() >= expected.size(); }));
+        }
+        if (i % 7 == 0) {
+          while (a.message(*here, bytes_of("between"), {}) == Code::again) a.poll(pair.a);
+          expected.push_back("between");
+          REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == expected.size(); }));
+        }
+      }
+      CHECK(pair.b.messages == expected);
+      CHECK(memory == source);
+      // A peer that does not poll.
+      pair.b.at_message = nullptr;
+      std::vector<Waiting> more(100'000);
+      std::size_t posted = 0;
+      while (posted < more.size() &&
+             a.write(*here, {source.data(), 64}, from, to.key, 0, 1, more[posted]) == Code::ok)
+        ++posted;
+      CHECK(posted < more.size());
+      CHECK(pair.poll_until([&] { return pair.b.messages.size() == expected.size() + posted; }));
+      // What it may not write.
+      Waiting beyond;
+      const Code code =
+          a.write(*here, {source.data(), 128}, from, to.key, memory.size() - 64, 1, beyond);
+      CHECK((code == Code::bad_argument || pair.wait(beyond) != Code::ok));
+      pair.a.close(here);
+      for (const Waiting& request : requests) CHECK(request.times == 1);
+      for (std::size_t i = 0; i < posted; ++i) CHECK(more[i].times == 1);
+    }
+    a.deregister(from);
+    pair.b.endpoint->deregister(to);
+  });
+}
+
 TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn key: refused") {
   over_each([](Pair& pair) {
     const Limits& limits = pair.a.endpoint->limits();

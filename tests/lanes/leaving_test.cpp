@@ -2,47 +2,14 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <memory>
-#include <string>
 #include <thread>
 
-#include "base/settings.hpp"
 #include "base/wait.hpp"
-#include "job/members.hpp"
-#include "lanes/fabrics.hpp"
-#include "lanes/linked/remote_lanes.hpp"
-#include "tests/support/loopback/loopback.hpp"
+#include "tests/lanes/loopback_rank.hpp"
 
 namespace weft::testing {
 
 using fabric::loopback::Network;
-using transport::RemoteLanes;
-
-namespace {
-
-struct Rank {
-  Rank(std::unique_ptr<Board> board, const char* timeout_ms, int other) {
-    Settings settings;
-    if (!settings.set("FABRIC", "loopback") || !settings.set("PEER_TIMEOUT_MS", timeout_ms) ||
-        !Members::open(settings, std::move(board), job) || !Fabrics::open(*job, fabrics))
-      throw std::runtime_error("no rank");
-    lanes = static_cast<RemoteLanes*>(fabrics->to(other));
-  }
-  // Of the endpoint, as the board has it: hexadecimal.
-  std::string address(int rank) const {
-    std::string text, bytes;
-    if (!job->board().get(rank, "loopback.address", text)) throw std::runtime_error("no address");
-    text = text.substr(text.rfind(' ') + 1);
-    for (std::size_t i = 0; i < text.size(); i += 2)
-      bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
-    return bytes;
-  }
-  std::unique_ptr<Members> job;
-  std::unique_ptr<Fabrics> fabrics;
-  RemoteLanes* lanes = nullptr;
-};
-
-}  // namespace
 
 // Rank 1 says goodbye, and the answer is stuck: rank 1 is reached by nobody from then on.
 TEST_CASE("a rank that left and fell silent keeps nobody, and may open a link again") {

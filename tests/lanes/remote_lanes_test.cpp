@@ -122,7 +122,7 @@ bool to_and_fro(Fabrics& fabrics, int peer) {
     }));
     EXPECT(good);
     // What it received last told this side that all before had been read.
-    if (peer == 1 && round % 100 > 1 && round % 100 < 99)
+    if (!lanes.writes() && peer == 1 && round % 100 > 1 && round % 100 < 99)
       EXPECT(out.ring.offset() == entry_bytes(length(sent - 1)));
   }
   return true;

@@ -62,6 +62,7 @@ Status VerbsEndpoint::start() {
              .atomics = device_->limits.atomic_cap != IBV_ATOMIC_NONE &&
                         (atomics == "device" ||
                          (atomics == "auto" && device_->limits.atomic_cap == IBV_ATOMIC_GLOB)),
+             .writes = device_->max_message >= kPartBytes,
              .breaks = true,
              .links = static_cast<unsigned>(
                  std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16)),

@@ -124,6 +124,8 @@ class VerbsEndpoint final : public Endpoint {
            WorkRequest& request) override;
   Code get(Link& link, void* to, std::size_t bytes, const Key& key, std::uint64_t offset,
            WorkRequest& request) override;
+  Code write(Link& link, Bytes from, const Registration& source, const Key& key,
+             std::uint64_t offset, std::uint32_t number, WorkRequest& request) override;
   Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset, std::uint64_t operand,
               std::uint64_t compare, std::uint64_t& previous, WorkRequest& request) override;
   Code message(Link& link, Bytes head, Bytes body) override;

@@ -5,6 +5,8 @@
 // window is free. The last credit is kept for such a message, which always carries half a window:
 // of two sides that send without end, each can always return credit to the other.
 // window: of two sides that send without end, each can always return credit to the other.
+#include <endian.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -242,6 +244,34 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
   return code;
 }
 
+// A message as far as room and credit go: it takes a receive of the peer, for the notification.
+Code VerbsEndpoint::write(Link& base, Bytes from, const Registration& source, const Key& key,
+                          std::uint64_t offset, std::uint32_t number, WorkRequest& request) {
+  auto& link = static_cast<VerbsLink&>(base);
+  if (from.empty() || from.size() > kPartBytes || source.handle == nullptr)
+    return Code::bad_argument;
+  MemoryKey remote;
+  if (const Code code = read_key(key, kWrite, offset, from.size(), remote); code != Code::ok)
+    return code;
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.data()),
+                static_cast<std::uint32_t>(from.size()),
+                static_cast<const ibv_mr*>(source.handle)->lkey};
+  ibv_send_wr wanted;
+  prepare(wanted, IBV_WR_RDMA_WRITE_WITH_IMM, &piece);
+  if (from.size() <= max_inline_) wanted.send_flags = IBV_SEND_INLINE;
+  wanted.imm_data = htobe32(number);
+  wanted.wr.rdma = {remote.address + offset, remote.rkey};
+  Posted what{};
+  what.request = &request;
+  what.is_last = true;
+  std::lock_guard lock(link.lock);
+  if (const Code ready = link.ready(); ready != Code::ok) return ready;
+  if (link.credit <= 1) return Code::again;
+  const Code code = post(link, wanted, what, false);
+  if (code == Code::ok) --link.credit;
+  return code;
+}
+
 // Under the lock: posts as many parts as there is room for.
 Code VerbsEndpoint::post_parts(VerbsLink& link) {
   Parts& parts = link.parts;
@@ -347,13 +377,20 @@ void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
   const std::byte* bytes = received_into_[index].data;
   Head head;
   if (link.is_ending) return post_receive(index);
-  if (link.expected == 0 || !read_head(bytes, completion.byte_len, head)) {
+  const bool is_write = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+  if (link.expected == 0 || (!is_write && !read_head(bytes, completion.byte_len, head))) {
     link.why = Code::corrupt;
     take_down(link, link.expected == 0 ? "more messages than it has room for"
                                        : "what comes is no message");
     return post_receive(index);
   }
   --link.expected;
+  if (is_write) {
+    events.on_written(link, be32toh(completion.imm_data), completion.byte_len);
+    post_receive(index);
+    if (find(id) == &link) owe(link);  // else closed by the client
+    return;
+  }
   if (!take_credit(link, head)) {
     link.why = Code::corrupt;
     take_down(link, "more credit than there can be");

@@ -12,9 +12,12 @@ namespace weft::transport {
 
 namespace {
 
+constexpr std::uint64_t kMostWritten = 256 << 10;  // at once
 // As much is held at most.
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
+constexpr std::size_t kFirstRegistered = 256 << 10;  // of a ring
+constexpr std::size_t kMostRegistered = 256 << 20;   // of all rings
 // Polls between two readings of the clock, which cost as much as a poll without result. Before a
 // sleep the count begins anew, so that a thread that polls rarely reads it each time.
 constexpr unsigned kClockPolls = 16;
@@ -81,9 +84,9 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
   lane.peer->make_busy();
 }
 
-// Sends one message. Entries are never put into the ring: the message that would report them costs
-// as much as one that carries them, and a ring that a device writes is pinned as a whole, for each
-// peer.
+// Sends one message or write. Entries go into the ring by a write once its reader has registered
+// it, and by messages, which both sides copy, before, and on fabrics that have only those. A
+// segment with flags begins with a message.
 Code RemoteLanes::send_segment(SendLaneState& lane) {
   std::size_t i = lane.segments.size() - 1;
   while (lane.segments[i].position > lane.sent) --i;
@@ -93,6 +96,9 @@ Code RemoteLanes::send_segment(SendLaneState& lane) {
   const std::uint64_t most =
       (endpoint_->limits().message_max - sizeof(EntriesMessage)) / kLine * kLine;
   const auto offset = static_cast<std::uint32_t>(segment.offset + (lane.sent - segment.position));
+  const bool has_flags = segment.flags != 0 && lane.sent == segment.position;
+  if (segment.is_full && !has_flags && offset < lane.mirror->registered_bytes)
+    return write_entries(lane, offset, end - lane.sent);
   const auto bytes = static_cast<std::uint32_t>(std::min(end - lane.sent, most));
   std::byte* from = (segment.is_full ? lane.mirror->memory.data() : lane.initial) + offset;
   // acquire: its reader is done with what it counted, and the peer may write there; pairs with the
@@ -109,6 +115,18 @@ Code RemoteLanes::send_segment(SendLaneState& lane) {
   if (in_place) ++lane.mirror->under_way;
   lane.sent += bytes;
   if (lane.back != nullptr) lane.back->reported.store(credit, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+Code RemoteLanes::write_entries(SendLaneState& lane, std::uint32_t offset, std::uint64_t bytes) {
+  Mirror& mirror = *lane.mirror;
+  bytes = std::min({bytes, mirror.registered_bytes - offset, kMostWritten});
+  const Code code =
+      lane.peer->link.write_once({mirror.memory.data() + offset, bytes}, mirror.registration(),
+                                 lane.key, offset, write_number(lane.ring, lane.sent), mirror);
+  if (code != Code::ok) return code;
+  ++mirror.under_way;
+  lane.sent += bytes;
   return Code::ok;
 }
 
@@ -227,6 +245,8 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
         on_lane_open(peer, m);
         return true;
       });
+    case Kind::lane_key:
+      return with(LaneKeyMessage{}, [&](auto& m) { return on_lane_key(peer, m); });
     case Kind::lane_answer:
       return with(LaneAnswerMessage{}, [&](auto& m) { return on_lane_answer(peer, m); });
     case Kind::put:
@@ -259,8 +279,9 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       message.offset % kLine != 0)
     return false;
   if ((message.flags & kFullRing) != 0) {
-    if (message.offset != 0 || lane->ring.data() != nullptr) return false;
-    if (!lane->ring.map(lane->ring_bytes + kRingPage)) {
+    if (message.offset != 0 || lane->ring != nullptr) return false;
+    auto ring = std::make_unique<RingMemory>(*endpoint_);
+    if (!ring->memory.map(lane->ring_bytes + kRingPage)) {
       // It comes again over the next link.
       if (lane->short_ns == 0) lane->short_ns = now_ns_;
       if (now_ns_ - lane->short_ns > timeout_ns_) throw std::bad_alloc();
@@ -268,16 +289,19 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       peer.link.back_off(now_ns_);
       return true;
     }
-    lane->full.ring = lane->ring.data();
+    lane->ring = std::move(ring);
+    lane->full.ring = lane->ring->memory.data();
     // relaxed: made visible with the count of arrived bytes.
     lane->full.from.store(arrived, std::memory_order_relaxed);
   }
-  const bool is_full = lane->ring.data() != nullptr;
+  const bool is_full = lane->ring != nullptr;
   if (!is_within(message.offset, message.bytes, 0,
-                 is_full ? lane->ring.bytes() : sizeof lane->initial))
+                 is_full ? lane->ring->memory.bytes() : sizeof lane->initial))
     return false;
-  std::memcpy((is_full ? lane->ring.data() : lane->initial) + message.offset, data.data(),
+  std::memcpy((is_full ? lane->ring->memory.data() : lane->initial) + message.offset, data.data(),
               data.size());
+  if (is_full && message.offset + message.bytes > lane->ring->registered_bytes)
+    register_ring(*lane);
   // First the credit: a thread that answers an arrived entry finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
     const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
@@ -287,15 +311,78 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
   }
   // relaxed: made visible with the count of arrived bytes.
   if ((message.flags & kRestart) != 0) lane->restarted.store(arrived, std::memory_order_relaxed);
+  count_arrived(*lane, message.bytes);
+  return true;
+}
+
+void RemoteLanes::count_arrived(ReceiveLaneState& lane, std::uint64_t bytes) {
   // release: the bytes before the count; pairs with the acquire in ReceiveLane::peek.
-  lane->arrived.store(arrived + message.bytes, std::memory_order_release);
-  lane->arrivals->list(lane->arrival);
-  ring_own(reader_doorbell(lane->channel));
-  if (is_engine_channel(lane->channel)) {
-    peer.arrived += message.bytes;
-    if (peer.is_leaving) [[unlikely]]
-      note_goodbye(peer);
+  lane.arrived.store(lane.arrived.load(std::memory_order_relaxed) + bytes,
+                     std::memory_order_release);
+  lane.arrivals->list(lane.arrival);
+  ring_own(reader_doorbell(lane.channel));
+  if (is_engine_channel(lane.channel)) {
+    lane.peer->arrived += bytes;
+    if (lane.peer->is_leaving) [[unlikely]]
+      note_goodbye(*lane.peer);
   }
+}
+
+void RemoteLanes::on_written(fabric::Link& link, std::uint32_t number, std::size_t bytes) {
+  auto& peer = *static_cast<RankPeer*>(link.client);
+  peer.link.note_sign_of_life(now_ns_);
+  ReceiveLaneState* lane = nullptr;
+  if (const std::size_t place = number & 0xffff; place < receive_lanes_.size())
+    lane = receive_lanes_[place].get();
+  // Else it is closed, and another lane may have its place.
+  if (lane == nullptr || lane->peer != &peer || lane->closed ||
+      ((lane->number ^ number) & 0xff'ffff) != 0)
+    return;
+  const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
+  if (lane->ring == nullptr || number != write_number(lane->number, arrived) ||
+      bytes % kLine != 0 || bytes > lane->ring->registered_bytes)
+    return lose(peer, "writes what is no entry");
+  count_arrived(*lane, bytes);
+}
+
+// So that the writer's entries go into the ring by writes. A ring that a device writes is pinned:
+// first the part that most never leave. Without memory for that, messages go on.
+void RemoteLanes::register_ring(ReceiveLaneState& lane) {
+  if (!endpoint_->limits().writes || lane.lacks_registration) return;
+  RingMemory& ring = *lane.ring;
+  const std::size_t all = ring.memory.bytes();
+  const std::size_t bytes = ring.registered_bytes == 0 ? std::min(all, kFirstRegistered) : all;
+  Status status;
+  if (registered_rings_ + bytes > kMostRegistered)
+    status = {Code::no_memory, "rings have all the memory that they may pin"};
+  else
+    status = or_no_memory([&] { return ring.register_first(bytes, fabric::kWrite); });
+  if (!status) {
+    lane.lacks_registration = true;
+    log_line(LogLevel::info, job_.rank(), "{}: entries of {} go by messages: {}", name(),
+             job_.describe(lane.peer->rank), status.text());
+    return;
+  }
+  registered_rings_ += bytes;
+  ring.pinned_bytes += bytes;
+  LaneKeyMessage message{};
+  message.kind = Kind::lane_key;
+  message.id = lane.writer;
+  message.key = ring.registration().key;
+  lane.peer->link.post_control(message, sizeof message);
+}
+
+// The mirror is registered as far as the ring is.
+bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
+  SendLaneState* lane = find_send_lane(peer, message.id);
+  if (lane == nullptr) return true;  // closed meanwhile
+  if (lane->mirror == nullptr || !endpoint_->limits().writes) return false;
+  Mirror& mirror = *lane->mirror;
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(fabric::parts_of(message.key).bytes, mirror.memory.bytes());
+  if (bytes <= mirror.registered_bytes || bytes % kLine != 0) return false;
+  const Status status = or_no_memory([&] { return mirror.register_first(bytes, 0); });
+  if (status) lane->key = message.key;
   return true;
 }
 

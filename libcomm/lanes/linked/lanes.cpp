@@ -114,7 +114,7 @@ std::byte* RemoteLanes::full_ring(void* opaque) noexcept {
   auto& lane = *static_cast<SendLaneState*>(opaque);
   const std::lock_guard lock(lock_);
   Status status = or_no_memory([&] {
-    if (lane.mirror == nullptr) lane.mirror = std::make_unique<Mirror>();
+    if (lane.mirror == nullptr) lane.mirror = std::make_unique<Mirror>(*endpoint_);
     return lane.mirror->memory.map(lane.ring_bytes + kRingPage);
   });
   if (status) {
@@ -233,7 +233,10 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   free_send_lanes_.push_back(index_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
   if (lane->mirror != nullptr) {
-    if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
+    // Writes under way end with the link, if not before.
+    if (lane->mirror->registered_bytes > 0 && lane->mirror->under_way > 0)
+      retired_.push_back(std::move(lane->mirror));
+    else if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
       lost_memory_.push_back(std::move(lane->mirror->memory));
     else if (lane->mirror->under_way > 0)
       retired_.push_back(std::move(lane->mirror));
@@ -251,6 +254,10 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
   peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
   forget_pair(peer, reverse_channel(lane->channel));
   free_receive_lanes_.push_back(index_of(lane->number));
+  if (lane->ring != nullptr) {
+    registered_rings_ -= lane->ring->pinned_bytes;
+    lane->ring->deregister();
+  }
   if (kept != nullptr) *kept = std::move(lane);
   lane.reset();
 }

@@ -2,6 +2,7 @@
 // The state that a rank's lanes keep of another rank. All of it is under the lock of RemoteLanes,
 // except atomics, which the threads of lanes read.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,16 +28,47 @@ struct RankPeer;
 inline constexpr std::size_t kRingPage = 4096;
 struct ReceiveLaneState;
 
+// Memory of a ring, of which a part from its start on is registered. That grows once, by a second
+// registration, as requests may use the first.
+struct RingMemory {
+  explicit RingMemory(fabric::Endpoint& by) : endpoint(by) {}
+  RingMemory(const RingMemory&) = delete;
+  ~RingMemory() { deregister(); }
+  // Registers the first `bytes`, which are more than before.
+  Status register_first(std::size_t bytes, std::uint32_t rights) {
+    fabric::Registration& next = made.at(num_made);
+    if (Status status = endpoint.register_memory(memory.data(), bytes, rights, next); !status)
+      return status;
+    ++num_made;
+    registered_bytes = bytes;
+    return {};
+  }
+  // Before the endpoint's end.
+  void deregister() noexcept {
+    while (num_made > 0) endpoint.deregister(made[--num_made]);
+    registered_bytes = 0;
+  }
+  const fabric::Registration& registration() const { return made[num_made - 1]; }
+
+  fabric::Endpoint& endpoint;
+  Mapping memory;
+  std::size_t registered_bytes = 0;
+  std::size_t pinned_bytes = 0;  // by all registrations, as its owner counts them
+
+ private:
+  std::array<fabric::Registration, 2> made;
+  std::size_t num_made = 0;
+};
+
 // The memory where a lane's entries are built. The fabric may read there until `under_way` is 0,
 // also bytes that the peer has got already.
-struct Mirror : fabric::WorkRequest {
-  Mirror() { done = on_done; }
+struct Mirror : RingMemory, fabric::WorkRequest {
+  explicit Mirror(fabric::Endpoint& by) : RingMemory(by) { done = on_done; }
   static void on_done(fabric::WorkRequest& request, Code code) noexcept {
     auto& mirror = static_cast<Mirror&>(request);
     --mirror.under_way;
     mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
   }
-  Mapping memory;
   bool was_cut_off = false;  // the fabric may still read there, as long as the endpoint lives
   std::size_t under_way = 0;
 };
@@ -61,7 +93,9 @@ struct SendLaneState {
   enum { asking, open, refused, closed } state = asking;
   Code code = Code::ok;  // refused
   std::uint64_t asked_ns = 0;
-  std::unique_ptr<Mirror> mirror;    // once full
+  std::unique_ptr<Mirror> mirror;  // once full
+  // Of the first mirror->registered_bytes of the ring; before, entries go by messages.
+  fabric::Key key{};
   ReceiveLaneState* back = nullptr;  // the lane of the same threads in the other direction
 
   // In bytes of entries since the start: accepted from the writer, sent over this link.
@@ -88,9 +122,10 @@ struct ReceiveLaneState {
   bool closed = false;
   bool owes_credit = false;
   bool owes_count = false;
-  std::uint64_t word = 0;      // of credit, last given
-  Mapping ring;                // once full
-  std::uint64_t short_ns = 0;  // since when there has been no memory for it
+  bool lacks_registration = false;
+  std::uint64_t word = 0;            // of credit, last given
+  std::unique_ptr<RingMemory> ring;  // once full
+  std::uint64_t short_ns = 0;        // since when there has been no memory for it
   FullRing full;
   SendLaneState* back = nullptr;
 

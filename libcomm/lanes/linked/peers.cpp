@@ -100,6 +100,7 @@ RemoteLanes::~RemoteLanes() {
       if (lane != nullptr) drop(lane);
     if (is_one_sided())
       for (auto& [key, memory] : registered_) endpoint_->deregister(memory.registration);
+    for (auto& mirror : retired_) mirror->deregister();
   }
   endpoint_.reset();
 }
@@ -387,8 +388,10 @@ void RemoteLanes::tick() {
   // A process that was stopped or starved cannot judge which peers have been silent meanwhile.
   const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
   ticked_ns_ = now_ns_;
-  std::erase_if(retired_,
-                [](const auto& mirror) { return mirror->under_way == 0 && !mirror->was_cut_off; });
+  // A registered mirror is not read any more once its writes have ended, however they did.
+  std::erase_if(retired_, [](const auto& mirror) {
+    return mirror->under_way == 0 && (!mirror->was_cut_off || mirror->registered_bytes > 0);
+  });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
   for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);

@@ -4,9 +4,10 @@
 // another rank opens a link to it, which is opened again when it breaks. Foreign processes, which
 // have no such board, are admitted one by one, by their endpoint addresses.
 //
-// Entries go from the mirror to the ring as messages of the fabric. They are not kept twice: after
-// a break the reader reports the bytes that have arrived, and the writer sends the mirror again
-// from there on. Credit goes along with entries in the other direction, or alone. Gets, puts and
+// Entries go from the mirror into the ring by writes of the fabric, once the reader has registered
+// it, and as messages before, and on fabrics without writes. They are not kept twice: after a break
+// the reader reports the bytes that have arrived, and the writer sends the mirror again from there
+// on. Credit goes along with messages of entries in the other direction, or alone. Gets, puts and
 // atomics are the fabric's where it has them; gets and puts are begun again after a break, and an
 // atomic ends as outcome_unknown. Else target-side emulation does them (rma/target_side.hpp).
 //
@@ -18,7 +19,7 @@
 // atomic.
 //
 // Tests: tests/lanes/remote_test.cpp, tests/lanes/remote_lanes_test.cpp,
-// tests/lanes/leaving_test.cpp, tests/fuzz/lanes_linked.cpp.
+// tests/lanes/written_test.cpp, tests/lanes/leaving_test.cpp, tests/fuzz/lanes_linked.cpp.
 #include <deque>
 #include <map>
 #include <memory>
@@ -45,6 +46,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // Publishes how this rank is reached, to members.
   Status start();
 
+  // Returns true if the fabric puts entries into rings: then they move on, and never restart.
+  bool writes() const noexcept { return endpoint_->limits().writes; }
   // Returns true if these lanes lead to that rank.
   bool reaches(int rank) const noexcept;
 
@@ -150,6 +153,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void on_up(fabric::Link& link) override;
   void on_down(fabric::Link& link, Code why) override;
   void on_message(fabric::Link& link, fabric::Bytes bytes) override;
+  void on_written(fabric::Link& link, std::uint32_t number, std::size_t bytes) override;
 
   std::string_view name() const noexcept { return limits().fabric; }
   void ring_own(int doorbell) noexcept { ring_doorbell(local_.sleeping(doorbell)); }
@@ -207,12 +211,16 @@ class RemoteLanes final : public Lanes, fabric::Events {
   bool is_open(const SendLaneState& lane) const noexcept;
   void send_entries(SendLaneState& lane);
   Code send_segment(SendLaneState& lane);
+  Code write_entries(SendLaneState& lane, std::uint32_t offset, std::uint64_t bytes);
   void send_held();
   bool pump_lanes(RankPeer& peer);
   bool send_owed(ReceiveLaneState& lane);
   bool send_count(ReceiveLaneState& lane);
   void owe(ReceiveLaneState& lane);
   bool on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data);
+  void count_arrived(ReceiveLaneState& lane, std::uint64_t bytes);
+  void register_ring(ReceiveLaneState& lane);
+  bool on_lane_key(RankPeer& peer, const LaneKeyMessage& message);
   bool on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word);
   bool on_count(RankPeer& peer, const CountMessage& message);
   void take_credit(SendLaneState& lane, std::uint64_t word);
@@ -256,7 +264,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
   std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
-  std::size_t lane_memory_ = 0;  // that rings take
+  std::size_t lane_memory_ = 0;       // that rings take
+  std::size_t registered_rings_ = 0;  // bytes of rings here that devices write
   // Of the channels' readers: of one client's thread.
   std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there

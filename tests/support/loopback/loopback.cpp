@@ -19,10 +19,11 @@ namespace {
 
 constexpr std::size_t kMaxQueued = 64;  // packets of one direction of a link
 constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxWriteBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-enum class PacketKind { hello, message, put, get, atomic };
+enum class PacketKind { hello, message, put, write, get, atomic };
 
 struct Packet {
   PacketKind kind;
@@ -34,6 +35,7 @@ struct Packet {
   Key key = {};
   std::uint64_t offset = 0, operand = 0, compare = 0;
   Atomic atomic = Atomic::fetch_add;
+  std::uint32_t number = 0;  // write
 };
 
 struct Address {
@@ -70,6 +72,7 @@ class LoopbackEndpoint final : public Endpoint {
                .puts = options.puts,
                .gets = options.gets,
                .atomics = options.atomics,
+               .writes = options.writes,
                .breaks = true,
                .links = options.links};
     id_ = ++network_->last_id_;
@@ -183,6 +186,19 @@ class LoopbackEndpoint final : public Endpoint {
                                .key = key,
                                .offset = offset});
   }
+  Code write(Link& link, Bytes from, const Registration& source, const Key& key,
+             std::uint64_t offset, std::uint32_t number, WorkRequest& request) override {
+    if (!limits_.writes) return Code::unsupported;
+    if (from.empty() || from.size() > kMaxWriteBytes || !is_registered(source, from))
+      return Code::bad_argument;
+    return post_request(link, {.kind = PacketKind::write,
+                               .request = &request,
+                               .local = const_cast<std::byte*>(from.data()),
+                               .bytes = from.size(),
+                               .key = key,
+                               .offset = offset,
+                               .number = number});
+  }
   Code atomic(Link& link, Atomic kind, const Key& key, std::uint64_t offset, std::uint64_t operand,
               std::uint64_t compare, std::uint64_t& previous, WorkRequest& request) override {
     if (!limits_.atomics) return Code::unsupported;
@@ -211,7 +227,8 @@ class LoopbackEndpoint final : public Endpoint {
       advance_all();
       taken_.swap(inbox_);
       for (const Event& event : taken_)
-        if (event.kind == EventKind::message) --event.end->unread;
+        if (event.kind == EventKind::message || event.kind == EventKind::written)
+          --event.end->unread;
       has_work_.store(!active_.empty(), std::memory_order_relaxed);
     }
     const bool any = !taken_.empty();
@@ -237,14 +254,23 @@ class LoopbackEndpoint final : public Endpoint {
  private:
   friend class Network;
 
-  enum class EventKind { incoming, up, down, message, done };
+  enum class EventKind { incoming, up, down, message, written, done };
   struct Event {
     EventKind kind;
     WireEnd* end;
     WorkRequest* request;
     Code code;
     std::vector<std::byte> data;
+    std::uint32_t number = 0;  // written
+    std::size_t bytes = 0;
   };
+
+  bool is_registered(const Registration& source, Bytes from) {
+    std::lock_guard lock(network_->mutex_);
+    const auto found = memory_.find(parts_of(source.key).secret);
+    return found != memory_.end() && from.data() >= found->second.address &&
+           from.data() + from.size() <= found->second.address + found->second.bytes;
+  }
 
   // All below: under the network's lock.
 
@@ -363,11 +389,18 @@ class LoopbackEndpoint final : public Endpoint {
       case PacketKind::message:
         if (WireEnd* reader = wire.ends[1 - side]) {
           ++reader->unread;
+          ++to.num_messages_;
           to.tell({EventKind::message, reader, nullptr, Code::ok, std::move(packet.data)});
         }
         break;
       default: {
         const Code code = to.serve(packet);
+        WireEnd* reader = wire.ends[1 - side];
+        if (packet.kind == PacketKind::write && code == Code::ok && reader != nullptr) {
+          ++reader->unread;
+          ++to.num_writes_;
+          to.tell({EventKind::written, reader, nullptr, Code::ok, {}, packet.number, packet.bytes});
+        }
         from.tell({EventKind::done, &end, packet.request, cut ? Code::peer_lost : code, {}});
       }
     }
@@ -399,9 +432,8 @@ class LoopbackEndpoint final : public Endpoint {
     const auto found = memory_.find(key.secret);
     if (found == memory_.end()) return Code::not_permitted;
     const Memory& memory = found->second;
-    const std::uint32_t need = packet.kind == PacketKind::put   ? kWrite
-                               : packet.kind == PacketKind::get ? kRead
-                                                                : kAtomic;
+    const bool puts = packet.kind == PacketKind::put || packet.kind == PacketKind::write;
+    const std::uint32_t need = puts ? kWrite : packet.kind == PacketKind::get ? kRead : kAtomic;
     if ((memory.rights & need) == 0) return Code::not_permitted;
     const auto start = reinterpret_cast<std::uintptr_t>(memory.address);
     if (packet.offset > key.bytes || packet.bytes > key.bytes - packet.offset ||
@@ -410,7 +442,7 @@ class LoopbackEndpoint final : public Endpoint {
       return Code::bad_argument;
     std::byte* at = memory.address + (key.address - start) + packet.offset;
     served_bytes_ += packet.bytes;
-    if (packet.kind == PacketKind::put) {
+    if (puts) {
       store(at, {packet.local, packet.bytes});
     } else if (packet.kind == PacketKind::get) {
       if (packet.bytes > 0) std::memcpy(packet.local, at, packet.bytes);
@@ -446,6 +478,8 @@ class LoopbackEndpoint final : public Endpoint {
         return events.on_down(end, event.code);
       case EventKind::message:
         return events.on_message(end, event.data);
+      case EventKind::written:
+        return events.on_written(end, event.number, event.bytes);
       case EventKind::done:
         return event.request->done(*event.request, event.code);
     }
@@ -464,7 +498,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::unordered_map<std::uint64_t, Memory> memory_;  // by the key's secret
   bool armed_ = false;
   bool silent_ = false;
-  std::uint64_t served_bytes_ = 0;
+  std::uint64_t served_bytes_ = 0, num_messages_ = 0, num_writes_ = 0;
 };
 
 std::shared_ptr<Network> Network::of_process() {
@@ -516,7 +550,9 @@ Network::Counts Network::counts(const std::string& address) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id_of(address));
   if (found == endpoints_.end()) return {};
-  return {found->second->ends_.size(), found->second->served_bytes_};
+  const LoopbackEndpoint& endpoint = *found->second;
+  return {endpoint.ends_.size(), endpoint.served_bytes_, endpoint.num_messages_,
+          endpoint.num_writes_};
 }
 
 void Network::stall() {

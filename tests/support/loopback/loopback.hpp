@@ -28,7 +28,7 @@ struct Faults {
 // What the endpoint can do; a test takes away what the transport then asks the owner's side for.
 struct Options {
   std::size_t message_max = 4096;
-  bool puts = true, gets = true, atomics = true;
+  bool puts = true, gets = true, atomics = true, writes = true;
   unsigned links = 1;
 };
 
@@ -52,6 +52,7 @@ class Network {
   struct Counts {
     std::size_t links = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t messages = 0, writes = 0;  // that have arrived there
   };
   Counts counts(const std::string& address);
   // Every link there is stays up and carries nothing any more; those to come do.

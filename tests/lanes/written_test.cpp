@@ -1,0 +1,153 @@
+// Entries that a fabric writes into the ring, once that is registered.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/wait.hpp"
+#include "lanes/lane.hpp"
+#include "tests/lanes/loopback_rank.hpp"
+
+namespace weft::testing {
+
+using fabric::loopback::Network;
+using fabric::loopback::Options;
+
+namespace {
+
+constexpr std::uint64_t kLimitNs = 60'000'000'000;
+
+struct Passed {
+  bool is_whole = false;   // all entries came, in order
+  Network::Counts counts;  // at the reader
+};
+
+// Rank 1 sends rank 0 entries of length(i) bytes, all of them i, on `num_lanes` lanes one after the
+// other, each of a client of its own that is closed behind it.
+template <class Length>
+Passed pass(int count, std::uint32_t ring_bytes, std::uint32_t ring_start, const Length& length,
+            int num_lanes = 1) {
+  auto boards = make_thread_boards(2);
+  std::atomic<int> step{0};
+  std::atomic<bool> is_over{false};
+  const std::uint64_t limit = now_ns() + kLimitNs;
+  const auto goes_on = [&] { return now_ns() < limit && !is_over; };
+  const auto channel = [](int lane) {
+    return channel_number({static_cast<std::uint16_t>(kNumEngineClients + lane), 0, 0});
+  };
+  std::thread other([&, board = std::move(boards[1])]() mutable {
+    Rank one(std::move(board), "20000", 0);
+    for (int number = 0; number < num_lanes && goes_on(); ++number) {
+      SendMemory memory;
+      memory.ring_bytes = ring_bytes;
+      while (goes_on() && one.lanes->connect(0, channel(number), memory).code() == Code::again)
+        one.lanes->poll();
+      SendLane lane;
+      lane.open(*one.lanes, memory, ring_start, ring_bytes);
+      for (int i = 0; i < count && goes_on();) {
+        const std::vector<char> data(length(i), static_cast<char>(i));
+        if (lane.send(1, static_cast<std::uint64_t>(i), data.data(), data.size())) ++i;
+        one.lanes->poll();
+      }
+      while (step <= number && goes_on()) one.lanes->poll();
+      one.lanes->close_client(channel_of(channel(number)).client);
+    }
+    while (!is_over && now_ns() < limit) one.lanes->poll();
+  });
+  Passed passed;
+  passed.is_whole = true;
+  {
+    Rank one(std::move(boards[0]), "20000", 1);
+    for (int number = 0; number < num_lanes; ++number) {
+      ReceiveMemory memory;
+      int peer = -1, from = 0;
+      while (peer < 0 && goes_on()) {
+        one.lanes->poll();
+        REQUIRE(one.lanes->accept(channel_of(channel(number)).client, peer, from, memory).ok());
+      }
+      ReceiveLane lane;
+      lane.open(*one.lanes, memory, ring_start, ring_bytes);
+      Entry entry;
+      for (int i = 0; i < count && passed.is_whole;) {
+        one.lanes->poll();
+        if (!lane.peek(entry)) {
+          passed.is_whole = goes_on() && !lane.ring.broken();
+          continue;
+        }
+        passed.is_whole =
+            entry.immediate == static_cast<std::uint64_t>(i) && entry.length == length(i);
+        for (std::size_t k = 0; k < entry.length; ++k)
+          passed.is_whole = passed.is_whole && entry.data[k] == static_cast<std::byte>(i & 0xff);
+        lane.ring.pop(entry.length);
+        lane.return_credit(false);
+        ++i;
+      }
+      if (number + 1 == num_lanes) passed.counts = Network::of_process()->counts(one.address(0));
+      one.lanes->close_client(channel_of(channel(number)).client);
+      step = number + 1;
+    }
+    is_over = true;
+    other.join();
+  }
+  return passed;
+}
+
+std::size_t mixed(int i) { return static_cast<std::size_t>(i * 131 % 4000); }
+
+struct Reset {
+  ~Reset() {
+    Network::of_process()->set_faults({});
+    Network::of_process()->set_options({});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("entries are written into the ring once it is registered, and not sent") {
+  const Reset reset;
+  const Passed passed = pass(5000, 1 << 16, 1 << 16, mixed);
+  CHECK(passed.is_whole);
+  CHECK(passed.counts.writes > 4500);
+  CHECK(passed.counts.messages < 300);
+}
+
+TEST_CASE("a ring that grows is registered again, as a whole") {
+  const Reset reset;
+  const Passed passed = pass(20'000, 1 << 20, 1 << 16, mixed);
+  CHECK(passed.is_whole);
+  CHECK(passed.counts.writes > 15'000);
+}
+
+TEST_CASE("written entries arrive once and in order, however often links break") {
+  const Reset reset;
+  const unsigned seed = GENERATE(1, 2, 3, 4, 5, 6);
+  INFO("seed " << seed);
+  Network::of_process()->set_faults({.seed = seed, .max_delay_us = 20, .cut_one_in = 400});
+  const Passed passed = pass(6000, 1 << 17, 1 << 16, mixed);
+  CHECK(passed.is_whole);
+  CHECK(passed.counts.writes > 100);
+}
+
+TEST_CASE("where one side has no writes, entries go by messages") {
+  const Reset reset;
+  const bool reader = GENERATE(true, false);
+  Options without;
+  without.writes = false;
+  // Which of the two makes its endpoint first is left open.
+  if (reader)
+    Network::of_process()->set_options(without, {});
+  else
+    Network::of_process()->set_options(without, without);
+  const Passed passed = pass(3000, 1 << 16, 1 << 16, mixed);
+  CHECK(passed.is_whole);
+  CHECK(passed.counts.writes == 0);
+}
+
+TEST_CASE("lanes that close with writes under way leave their places to others") {
+  const Reset reset;
+  Network::of_process()->set_faults({.seed = 3, .max_delay_us = 50});
+  CHECK(pass(300, 1 << 16, 1 << 16, mixed, 20).is_whole);
+}
+
+}  // namespace weft::testing

@@ -73,7 +73,9 @@ status = json.loads(run("status", "--json"))
 assert status["objects"] == 1 and status["deleted"] == 6, status
 assert status["memory"]["capacity_bytes"] == 64 << 20
 for line in run("status", "--prometheus").decode().splitlines():
-    name, value = line.split()
+    if line.startswith("#"):
+        continue
+    name, value = line.rsplit(None, 1)
     assert name.startswith("weft_store_") and float(value) >= 0
 assert b"capacity_bytes" in run("status")
 # A second store finds the first.

@@ -78,7 +78,7 @@ void DirectoryDuties::refresh_status(std::uint64_t now_ns) {
   nlohmann::json json;
   directory_->status(json);
   const std::lock_guard lock(core_.mutex);
-  core_.directory_status = json.dump();
+  core_.directory_status = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void DirectoryDuties::confirmed(std::uint64_t number) {

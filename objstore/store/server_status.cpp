@@ -59,7 +59,8 @@ std::string Server::status_text() {
   }
   json["clients"] = std::move(clients);
   if (remote_ != nullptr) remote_->status(json);
-  return json.dump();
+  // A path or a peer's name may be no UTF-8, which JSON has to be: dump() alone would throw.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace weft::objstore

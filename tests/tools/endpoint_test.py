@@ -165,7 +165,10 @@ def check_store(folder):
     with open(secret, 'w', encoding='utf-8') as file:
         file.write('of the server test\n')
     os.chmod(secret, 0o600)
-    server = Server(folder, 'ready ', weft_store, '--socket', path, '--memory', '8MiB', '--spill', folder,
+    # Its name is no UTF-8, and the status has it.
+    spill = os.path.join(folder, os.fsdecode(b'spill\xff'))
+    os.mkdir(spill)
+    server = Server(folder, 'ready ', weft_store, '--socket', path, '--memory', '8MiB', '--spill', spill,
                     '--listen', '127.0.0.1:0', '--secret-file', secret)
 
     def run(*words, data=None):

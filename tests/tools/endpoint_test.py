@@ -142,6 +142,13 @@ def check_hostile(server):
         client.close()
 
 
+def check_ignores_pipe(server):
+    """A server goes on when nobody reads its log any longer."""
+    with open(f'/proc/{server.process.pid}/status', encoding='ascii') as status:
+        ignored = int(re.search(r'^SigIgn:\s*(\w+)$', status.read(), re.MULTILINE).group(1), 16)
+    assert ignored >> (signal.SIGPIPE - 1) & 1, hex(ignored)
+
+
 def check_endpoint(server):
     headers, text = server.get('/metrics')
     assert headers['Content-Type'] == 'text/plain; version=0.0.4; charset=utf-8', headers
@@ -170,6 +177,8 @@ def check_store(folder):
     os.mkdir(spill)
     server = Server(folder, 'ready ', weft_store, '--socket', path, '--memory', '8MiB', '--spill', spill,
                     '--listen', '127.0.0.1:0', '--secret-file', secret)
+
+    check_ignores_pipe(server)
 
     def run(*words, data=None):
         return subprocess.run([weft_store, '--socket', path, *words], input=data, capture_output=True, check=True,
@@ -213,6 +222,7 @@ def check_store(folder):
 def check_switch(folder):
     server = Server(folder, 'listening ', weft_switch, 'serve', '--groups', '77')
     address = server.first.split()[1]
+    check_ignores_pipe(server)
     found = check_endpoint(server)
     assert found['weft_switch_groups_max'] == 77 and found['weft_switch_packets_total'] == 0, found
     subprocess.run([weft_switch, 'status', address], capture_output=True, check=True, timeout=DEADLINE)

@@ -1,6 +1,7 @@
 // weft-switch: a switch that computes, in software, and tools for others. Exit status: 0, 1 if a
 // switch does not answer or does not conform, 2 for bad arguments.
 #include <poll.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <optional>
@@ -91,6 +92,7 @@ int run(const ServeOptions& options, const AggregatorOptions& core, Port& port,
 }
 
 int serve(const ServeOptions& options) {
+  ::signal(SIGPIPE, SIG_IGN);  // a switch outlives the reader of its log
   server::set_log("weft-switch", options.log_format);
   // parse_address has no port 0, which here means any.
   const bool any = options.listen.ends_with(":0");

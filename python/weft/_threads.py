@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from typing import Any, Callable, TypeVar
 
@@ -13,27 +14,47 @@ async def in_thread(function: Callable[..., Result], *arguments: Any, **named: A
     call's end, and the result is dropped."""
     # asyncio.to_thread has few threads for all: calls that wait for one another would fill them, and
     # none would end. A daemon thread does not keep a process that ends.
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
+    call = _Call(asyncio.get_running_loop(), functools.partial(function, *arguments, **named))
+    threading.Thread(target=call.run, name=f"weft {function.__name__}", daemon=True).start()
+    try:
+        await call.ended
+        if call.failure is not None:
+            raise call.failure
+        result: Result = call.result
+        return result
+    finally:
+        call.drop()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
 
-    def call() -> None:
-        result, failure = None, None
+class _Call:
+    """Once a call has ended nothing but its result or exception refers to its arguments, so that the
+    caller can release memory that was one: not the thread, which may still be there, not the future,
+    which the event loop keeps for a while, and not the frames that the exception refers to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
+        self.loop, self.ended = loop, loop.create_future()
+        self.function: Callable[[], Any] | None = function
+        self.result: Any = None
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        function, self.function = self.function, None
+        assert function is not None
         try:
-            result = function(*arguments, **named)
+            self.result = function()
         except BaseException as error:
-            failure = error
+            self.failure = error
+        del function
         try:
-            loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:
-            pass  # the loop was closed meanwhile
+            self.loop.call_soon_threadsafe(self.end)
+        except RuntimeError:  # the loop was closed meanwhile
+            self.drop()
 
-    threading.Thread(target=call, name=f"weft {function.__name__}", daemon=True).start()
-    return await future
+    def end(self) -> None:
+        if self.ended.done():
+            self.drop()
+        else:
+            self.ended.set_result(None)
+
+    def drop(self) -> None:
+        self.result = self.failure = None

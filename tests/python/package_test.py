@@ -151,6 +151,15 @@ class Async(unittest.TestCase):
                 into = bytearray(5)
                 await remote.get_into_async(0, into)
                 self.assertEqual(into, b"hello")
+                # Once a call has ended its buffer can be released, whether or not it has failed.
+                for offset, code in [(0, None), (1000, "bad argument")] * 20:
+                    buffer, found = client.allocate(64), None
+                    try:
+                        await remote.get_into_async(offset, buffer[:8])
+                    except weft.Error as error:
+                        found = error.code
+                    self.assertEqual(found, code)
+                    client.release(buffer)
                 # A wait that is cancelled takes no event.
                 waiting = asyncio.ensure_future(self.message_of(client))
                 await asyncio.sleep(0)

@@ -157,6 +157,9 @@ TEST_CASE("words for another program are left as they are") {
   CHECK_FALSE(parse(command, {"--out", "x", "program", "--out", "y"}).status);
   CHECK(out == "x");
   CHECK(command.rest() == std::vector<std::string>{"program", "--out", "y"});
+  CHECK_FALSE(parse(command, {"--out", "z", "--", "-program", "--", "--out"}).status);
+  CHECK(out == "z");
+  CHECK(command.rest() == std::vector<std::string>{"-program", "--", "--out"});
   CHECK(parse(command, {"--outt", "x", "program"}).wrong ==
         "--outt is not an option; did you mean --out?");
 }

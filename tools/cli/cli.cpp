@@ -319,7 +319,11 @@ void Command::takes_options_anywhere() { app_->fallthrough(); }
 
 void Command::passes_rest() { app_->prefix_command(); }
 
-std::vector<std::string> Command::rest() const { return app_->remaining(); }
+std::vector<std::string> Command::rest() const {
+  std::vector<std::string> words = app_->remaining();
+  if (!words.empty() && words[0] == "--") words.erase(words.begin());
+  return words;
+}
 
 void Command::passes_help() { app_->set_help_flag(); }
 

@@ -108,7 +108,8 @@ class Command {
   void takes_command();
   // Options of this command may stand behind its command's name, too.
   void takes_options_anywhere();
-  // All words from the first that is no option belong to another program: rest().
+  // All words from the first that is no option, or behind a "--", belong to another program:
+  // rest().
   void passes_rest();
   std::vector<std::string> rest() const;
   // --help belongs to the other program, too.

@@ -72,6 +72,20 @@ TEST_CASE("options are read in their kinds") {
                                                  "--no-bind"});
 }
 
+TEST_CASE("numbers are decimal") {
+  cli::Command command("test", "A test.");
+  Values values;
+  add(command, values);
+  const Parsed parsed = parse(command, {"--count", "010", "--small=0099", "--bytes", "010KiB",
+                                        "--list", "010,-08,00", "--share", "00.5"});
+  CHECK(parsed.wrong.empty());
+  CHECK(values.count == 10);
+  CHECK(values.small == 99);
+  CHECK(values.bytes == 10240);
+  CHECK(values.list == std::vector<int>{10, -8, 0});
+  CHECK(values.share == 0.5);
+}
+
 TEST_CASE("a wrong value is named with what was expected") {
   const auto [words, text] = GENERATE(table<std::vector<std::string>, std::string>({
       {{"--count", "11"}, "--count: expected 1 to 10, found \"11\""},

@@ -19,6 +19,20 @@ std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+// Without zeros at its beginning, by which CLI11 takes a number for an octal one.
+std::string as_decimal(std::string text) {
+  const std::size_t begin = text.starts_with('-') ? 1 : 0;
+  std::size_t end = begin;
+  while (end + 1 < text.size() && text[end] == '0' && text[end + 1] >= '0' && text[end + 1] <= '9')
+    ++end;
+  return text.erase(begin, end - begin);
+}
+
+template <class T>
+constexpr bool kIsInteger = std::is_integral_v<T>;
+template <class T>
+constexpr bool kIsInteger<std::vector<T>> = std::is_integral_v<T>;
+
 // CLI11 itself wraps numbers that are negative or too large for an unsigned variable.
 std::string check_natural(const std::string& text) {
   std::uint64_t value = 0;
@@ -181,6 +195,7 @@ Option& Option::natural() {
 
 Option& Option::bytes() {
   option_->transform(CLI::AsSizeValue(false));
+  option_->transform(as_decimal);  // before the unit is taken off
   option_->type_name("BYTES");
   return *this;
 }
@@ -264,6 +279,7 @@ Command::~Command() = default;
 template <class T>
 Option Command::option(const std::string& names, T& value, const std::string& about) {
   CLI::Option* const option = app_->add_option(names, value, about);
+  if constexpr (kIsInteger<T>) option->transform(as_decimal);
   if constexpr (std::is_unsigned_v<T>) option->check(check_natural);
   return Option(option);
 }

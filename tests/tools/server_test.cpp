@@ -1,7 +1,14 @@
 // Requests that a server's endpoint takes, and the metrics that it writes.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
+#include <new>
 #include <string>
 
+#include "base/os/descriptor.hpp"
+#include "tools/server/endpoint.hpp"
 #include "tools/server/metrics_text.hpp"
 #include "tools/server/request.hpp"
 
@@ -69,4 +76,38 @@ TEST_CASE("metrics are written with help, type and escaped labels") {
         "# HELP a_total Back\\\\slash and\\nline.\n# TYPE a_total counter\n"
         "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\"} 18446744073709551615\n"
         "# HELP b B.\n# TYPE b gauge\nb 1.5\n");
+}
+
+namespace {
+
+// What the endpoint at this port of 127.0.0.1 sends, until it closes the connection.
+std::string answer_to(std::uint16_t port, const std::string& request) {
+  const weft::Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+          0);
+  REQUIRE(::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char piece[4096];
+  for (ssize_t got; (got = ::recv(socket.get(), piece, sizeof piece, 0)) > 0;)
+    answer.append(piece, static_cast<std::size_t>(got));
+  return answer;
+}
+
+}  // namespace
+
+TEST_CASE("a request that there is no memory for ends with its connection") {
+  Endpoint endpoint;
+  const weft::Status status = endpoint.open(
+      "127.0.0.1:0",
+      {[]() -> std::optional<std::string> { throw std::bad_alloc(); }, [] { return true; }});
+  REQUIRE(status.ok());
+  const auto port = static_cast<std::uint16_t>(
+      std::stoi(endpoint.address().substr(endpoint.address().rfind(':') + 1)));
+  CHECK(answer_to(port, kGood).empty());
+  CHECK(answer_to(port, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("ok\n"));
 }

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "base/os/thread.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
 #include "tools/server/request.hpp"
@@ -98,21 +99,22 @@ Status Endpoint::listen(const std::string& where) {
 
 void Endpoint::run() {
   bool accepts = true;  // false: there are no descriptors for a moment
-  std::vector<pollfd> ready;
+  std::array<pollfd, 2 + kMaxConnections> ready{};
   for (;;) {
     const std::uint64_t before_ns = now_ns();
     std::uint64_t until_ns = before_ns + kSecondNs;
-    ready = {{wake_.get(), POLLIN, 0},
-             {listener_.get(), static_cast<short>(accepts ? POLLIN : 0), 0}};
+    ready[0] = {wake_.get(), POLLIN, 0};
+    ready[1] = {listener_.get(), static_cast<short>(accepts ? POLLIN : 0), 0};
+    nfds_t num_ready = 2;
     for (const Connection& connection : connections_) {
-      ready.push_back({connection.socket.get(),
-                       static_cast<short>(connection.stage == Stage::writing ? POLLOUT : POLLIN),
-                       0});
+      ready[num_ready++] = {
+          connection.socket.get(),
+          static_cast<short>(connection.stage == Stage::writing ? POLLOUT : POLLIN), 0};
       until_ns = std::min(until_ns, connection.deadline_ns);
     }
     const std::uint64_t wait_ns = until_ns > before_ns ? until_ns - before_ns : 0;
     const int wait_ms = accepts ? static_cast<int>(wait_ns / 1'000'000 + 1) : 100;
-    if (::poll(ready.data(), ready.size(), wait_ms) < 0 && errno != EINTR) return;
+    if (::poll(ready.data(), num_ready, wait_ms) < 0 && errno != EINTR) return;
     if (ready[0].revents != 0) return;
     const std::uint64_t now = now_ns();
     std::size_t number = 2;
@@ -124,13 +126,13 @@ void Endpoint::run() {
   }
 }
 
-// False: there are no descriptors for more.
+// False: there are no descriptors, or no memory, for more.
 bool Endpoint::accept_connections() {
   for (std::size_t i = 0; i < kMaxConnections; ++i) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
     if (connections_.size() == kMaxConnections) connections_.pop_front();
-    connections_.emplace_back();
+    if (or_no_memory([&] { connections_.emplace_back(); }) != Code::ok) return false;
     connections_.back().socket = std::move(socket);
     connections_.back().deadline_ns = now_ns() + kRequestNs;
   }
@@ -138,15 +140,14 @@ bool Endpoint::accept_connections() {
 }
 
 bool Endpoint::advance(Connection& connection) {
-  switch (connection.stage) {
-    case Stage::reading:
-      return read(connection);
-    case Stage::writing:
-      return write(connection);
-    case Stage::draining:
-      return drain(connection);
-  }
-  return false;
+  bool stays = false;
+  // Without memory for it the connection ends, rather than the server.
+  or_no_memory([&] {
+    stays = connection.stage == Stage::reading   ? read(connection)
+            : connection.stage == Stage::writing ? write(connection)
+                                                 : drain(connection);
+  });
+  return stays;
 }
 
 bool Endpoint::read(Connection& connection) {

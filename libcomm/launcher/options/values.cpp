@@ -243,7 +243,10 @@ Status apply_cpu_bind(std::string_view option, std::string_view value, Options& 
                                         [](const auto& entry) { return entry.first; });
     if (kind != std::end(kKinds)) {
       options.binding.unit = kind->second;
-      if (word == "rank") options.binding.units_each = 1;
+      if (word == "rank")
+        options.binding.units_each = 1;
+      else if (kind->second != Bind::core && kind->second != Bind::hwthread)
+        options.binding.units_each = 0;  // what there was counts cores
     } else if (word == "verbose" || word == "v") {
       options.binding.report = true;
     } else if (word != "quiet" && word != "q") {

@@ -379,10 +379,13 @@ int Sender::run() {
     }
     return finish() ? 0 : 1;
   } catch (const TransferFailed& failure) {
-    for (const Remote& remote : remotes_.all())
-      for (const std::string& error : remote.errors)
-        fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, error);
-    fmt::print(stderr, "weft-copy: {}\n", failure.why);
+    {
+      std::lock_guard guard(remotes_.lock());
+      for (const Remote& remote : remotes_.all())
+        for (const std::string& error : remote.errors)
+          fmt::print(stderr, "weft-copy: {}: {}\n", remote.host, printable(error));
+    }
+    fmt::print(stderr, "weft-copy: {}\n", printable(failure.why));
   } catch (const Error& error) {
     fmt::print(stderr, "weft-copy: {}\n", error.status().text());
   }

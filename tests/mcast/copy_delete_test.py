@@ -290,6 +290,11 @@ class CopyDelete(unittest.TestCase):
         self.write('login', '#!/bin/sh\necho "This account is not available"\nexit 1\n')
         out = self.copy(launch=f'{script} {{host}}', expect=1)
         self.assertIn('could not be started; last output: This account is not available', out)
+        # Nothing from another host begins a line of its own, or moves the cursor.
+        self.write('login', '#!/bin/sh\nprintf "error %%1b[31mred%%0aweft-copy:%%20done\\n"\nexit 1\n')
+        out = self.copy(launch=f'{script} {{host}}', expect=1)
+        self.assertIn(r'\x1b[31mred\x0aweft-copy: done', out)
+        self.assertNotIn('\x1b', out)
 
 
 if __name__ == '__main__':

@@ -28,6 +28,7 @@ events_async loses no event.
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import math
 import operator
@@ -494,8 +495,12 @@ class Node:
             raise NodeError(_code_name(_CANCELLED), f"{self!r} was closed meanwhile")
 
     def _take_operation(self) -> _Operation:
-        while self._left and _lib.weft_op_is_done(self._left[0][0].op):
-            self._left.popleft()
+        for entry in list(self._left):
+            if not _lib.weft_op_is_done(entry[0].op):
+                break
+            # Not popleft(): another thread may have taken it off meanwhile, and the next has not ended.
+            with contextlib.suppress(ValueError):
+                self._left.remove(entry)
         try:
             return self._operations.pop()
         except IndexError:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 
 LIBRARY, FOLDER = os.environ.get("NODE_TEST_LIBRARY"), os.environ.get("NODE_TEST_FOLDER")
@@ -398,6 +399,35 @@ class Calls(unittest.TestCase):
         self.assertEqual(ends, ["bad argument"] * 3)
         two.allocated = None
         two.server.close()
+
+    def test_left_operations(self):
+        """Threads that look for ended operations at once take off none that is under way: its buffer
+        would go while the library writes to it."""
+        class Library:
+            both = threading.Barrier(2)
+
+            def __getattr__(self, name):
+                return getattr(library, name)
+
+            def weft_op_is_done(self, op):
+                if op == "ended":
+                    self.both.wait(60)
+                return op == "ended" or (op != "under way" and library.weft_op_is_done(op))
+
+        library = weft.node._lib
+        with weft.Node("left") as node:
+            entries = [(types.SimpleNamespace(op=op), None) for op in ("ended", "under way")]
+            node._left.extend(entries)
+            weft.node._lib = Library()
+            try:
+                threads = [threading.Thread(target=node._take_operation) for _ in range(2)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            finally:
+                weft.node._lib = library
+            self.assertEqual(list(node._left), entries[1:])
 
     def test_threads(self):
         with Two() as two:

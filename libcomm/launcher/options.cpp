@@ -147,6 +147,11 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
   if (options.binding.hwthreads && options.binding.units_each > 0 &&
       options.binding.unit == Bind::core)
     options.binding.unit = Bind::hwthread;
+  if (!options.prefix_agent.empty()) {
+    // Before what --path names, which may stand before or behind --prefix.
+    const std::string programs = std::filesystem::path(options.prefix_agent).parent_path();
+    options.path = options.path.empty() ? programs : fmt::format("{}:{}", programs, options.path);
+  }
   if (options.agent.empty()) options.agent = options.prefix_agent;
   if (options.ranks_per_host > 0) {
     for (HostEntry& host : options.hosts) host.slots = options.ranks_per_host;

@@ -175,6 +175,10 @@ TEST_CASE("options of other launchers mean what the same ones mean here") {
          return o.agent == "/nonexistent/weft/bin/weftrun" && o.path == "/nonexistent/weft/bin" &&
                 o.environment.at(0).second.starts_with("/nonexistent/weft/lib");
        }},
+      {{"--prefix", "/nonexistent/weft", "--path", "/y"},
+       [](O o) { return o.path == "/nonexistent/weft/bin:/y"; }},
+      {{"--path", "/y", "--prefix", "/nonexistent/weft"},
+       [](O o) { return o.path == "/nonexistent/weft/bin:/y"; }},
       {{"--prefix", "/nonexistent/weft", "--agent", "/x"}, [](O o) { return o.agent == "/x"; }},
       {{"--export=ALL,A=1"},
        [](O o) { return o.environment.size() == 1 && o.environment[0].second == "1"; }},

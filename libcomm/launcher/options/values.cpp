@@ -345,7 +345,6 @@ Status apply_prefix(std::string_view option, std::string_view value, Options& op
     return {};
   }
   options.prefix_agent = programs + "/weftrun";
-  options.path = options.path.empty() ? programs : fmt::format("{}:{}", programs, options.path);
   options.environment.emplace_back("LD_LIBRARY_PATH",
                                    front_of_path(folder + "/lib", "LD_LIBRARY_PATH"));
   return {};

@@ -221,6 +221,14 @@ TEST_CASE("ppr:N:UNIT makes so many ranks for each unit of a host") {
   CHECK(one.notes.empty());
   CHECK(one.binding.ranks_per_map_unit == 2);
   CHECK(options_of({"--ppr", "1:core"}).num_ranks == num_cores);
+  // A later mapping replaces it, but for qualifiers alone.
+  for (const std::string later : {"slot", "core", "socket", "node"}) {
+    INFO(later);
+    const Options options = options_of({"--map-by", "ppr:2:core", "--map-by", later});
+    CHECK(options.num_ranks == 1);
+    CHECK(options.ranks_per_host == 0);
+  }
+  CHECK(options_of({"--map-by", "ppr:2:core", "--map-by", ":PE=2"}).num_ranks == 2 * num_cores);
   CHECK(options_of({"--map-by", "ppr:3:core", "--cpu-set", "0"}).num_ranks == 3);
   CHECK(options_of({"-n", "1", "--map-by", "ppr:3:core"}).num_ranks == 1);
   // Other hosts are not asked.

@@ -131,6 +131,11 @@ Status apply_mapping(std::string_view option, std::string_view value, Options& o
   Binding& binding = options.binding;
   const std::string word = lower(next_word(value, ':'));
   const auto unit = unit_named(word);
+  // The last mapping counts; one of qualifiers alone keeps it.
+  if (binding.ranks_per_map_unit > 0 && !word.empty()) {
+    options.ranks_per_host = binding.ranks_per_map_unit = 0;
+    binding.map_unit = Bind::none;
+  }
   if (word == "ppr") {
     int each = 0;
     const bool is_number = parse_count(option, next_word(value, ':'), each).ok();

@@ -222,7 +222,9 @@ int main(int argc, char** argv) {
   check_calls();
   if (provided == MPI_THREAD_MULTIPLE) check_threads();
   EXPECT(!refused || !kernel_has_uring());
-  EXPECT_EQ(has_ring(), is_cold && kernel_has_uring() && is_built_with_uring());
+  // A file that could not be dropped from the cache may still leave it for lack of memory.
+  const int may_have_ring = kernel_has_uring() && is_built_with_uring();
+  EXPECT(is_cold ? has_ring() == may_have_ring : has_ring() <= may_have_ring);
   check_closing();
   make_file();
   (void)drop();

@@ -20,10 +20,10 @@
 // it did not give; such a request ends with bad_argument or not_permitted, and the link may go down
 // for it.
 //
-// Threads. open, close, poll and arm: one thread at a time. put, get, write, atomic and message:
-// any thread, one at a time for a link, beside a poll(); links share no lock. The others: any
-// thread. Events are called in poll() only; they, and done(), may post, open and close, and don't
-// poll.
+// Threads. open, close, poll and arm: one thread at a time. put, get, atomic and message: any
+// thread, one at a time for a link, beside a poll(); links share no lock. write: any threads, also
+// several on one link, and beside the others. The rest: any thread. Events are called in poll()
+// only; they, and done(), may post, open and close, and don't poll.
 //
 // Tests: tests/fabric/conformance_test.cpp runs over every fabric. docs/design/fabrics.md adds one.
 #include <array>

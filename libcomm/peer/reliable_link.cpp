@@ -44,6 +44,7 @@ bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
 }
 
 fabric::Link* ReliableLink::drop(std::uint64_t now_ns) {
+  const Update update(*this);
   if (state_ == State::up) {
     state_ = State::broken;
     broken_since_ns_ = now_ns;
@@ -62,6 +63,7 @@ void ReliableLink::back_off(std::uint64_t now_ns) {
 void ReliableLink::back_off_most(std::uint64_t now_ns) { open_at_ns_ = now_ns + kMostBackoffNs; }
 
 bool ReliableLink::lose() {
+  const Update update(*this);
   if (state_ == State::lost) return false;
   state_ = State::lost;
   backlog_.clear();
@@ -78,6 +80,7 @@ bool ReliableLink::resume(std::uint32_t received) {
 // Messages.
 
 Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, bool is_backlog) {
+  const Update update(*this);
   if (state_ == State::lost) return Code::peer_lost;
   if (!is_backlog && !backlog_.empty()) return Code::again;
   if (!retains()) {
@@ -201,6 +204,7 @@ bool ReliableLink::note_received(const Head& head, std::size_t bytes, bool& is_n
 
 ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes,
                                              std::uint64_t now_ns) {
+  const Update update(*this);
   // A ping is no answer: where only the way back is broken, that is all that comes.
   if (head.kind != Kind::ping) {
     last_received_ns_ = now_ns;
@@ -230,6 +234,7 @@ void ReliableLink::want_ack() {
 // Progress.
 
 bool ReliableLink::pump() {
+  const Update update(*this);
   bool is_up_now = false;
   if (wants_resume_ && link_ != nullptr) {
     Head head{.kind = Kind::resume, .acked = num_received_};

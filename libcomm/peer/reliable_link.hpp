@@ -5,6 +5,7 @@
 // open and close the links, and call all this under a lock of theirs.
 //
 // Tests: tests/peer/reliable_link_test.cpp.
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <vector>
@@ -64,7 +65,10 @@ class ReliableLink {
   // Takes a link that the peer opened, having received so many messages. False: the number is not
   // valid. Nothing can be posted on it before on_incoming() has returned; pump() continues.
   [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
-  void set_up() { state_ = State::up; }
+  void set_up() {
+    state_ = State::up;
+    update_clear();
+  }
   // Gives up the link, which the caller closes without the lock; null: there is no link.
   [[nodiscard]] fabric::Link* drop(std::uint64_t now_ns);
   // When the next one may be opened.
@@ -86,7 +90,22 @@ class ReliableLink {
   Code write_once(fabric::Bytes from, const fabric::Registration& source, const fabric::Key& key,
                   std::uint64_t offset, std::uint32_t number, fabric::WorkRequest& request);
   // While set, kept messages wait for something that must go before them.
-  void hold(bool held) { is_held_ = held; }
+  void hold(bool held) {
+    is_held_ = held;
+    update_clear();
+  }
+
+  // For threads without the caller's lock: true while the link is up and no message has to go
+  // before what they write.
+  bool is_clear() const noexcept { return is_clear_.load(std::memory_order_acquire); }
+  // is_clear() is false from now on, until the next link. Threads that have seen it true may still
+  // write: the caller waits for them before it drops the link.
+  void block() noexcept { is_clear_.store(false, std::memory_order_release); }
+  // As write_once(), by a thread that has seen is_clear() and that a caller of block() waits for.
+  Code write_clear(fabric::Bytes from, const fabric::Registration& source, const fabric::Key& key,
+                   std::uint64_t offset, std::uint32_t number, fabric::WorkRequest& request) {
+    return endpoint_->write(*link_, from, source, key, offset, number, request);
+  }
 
   Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
   void note_received(std::uint64_t now_ns) { last_received_ns_ = now_ns; }
@@ -111,6 +130,18 @@ class ReliableLink {
   enum class Ack : std::uint8_t { none, next_pump, now };
 
   bool retains() const { return endpoint_->limits().breaks; }
+  // Updates is_clear() at the end of what may change it.
+  struct Update {
+    explicit Update(ReliableLink& of) : link(of) {}
+    ~Update() { link.update_clear(); }
+    ReliableLink& link;
+  };
+  void update_clear() noexcept {
+    const bool clear = state_ == State::up && resend_.all_sent() && !is_held_;
+    // release: a thread that sees it true sees the link, too.
+    if (clear != is_clear_.load(std::memory_order_relaxed))
+      is_clear_.store(clear, std::memory_order_release);
+  }
   void send_unsent();
   void send_ack();
   void note_acknowledged();  // a message has carried num_received_
@@ -124,6 +155,7 @@ class ReliableLink {
   State state_ = State::connecting;
   bool is_opener_ = false;  // of the link
   bool is_held_ = false;
+  std::atomic<bool> is_clear_{false};
   Ack ack_ = Ack::none;
   bool lacks_memory_ = false;
   bool wants_resume_ = false;  // to be sent before all else on a new link

@@ -38,16 +38,51 @@ void RemoteLanes::restart(void* lane) noexcept {
 void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
                        bool may_hold) noexcept {
   auto& lane = *static_cast<SendLaneState*>(opaque);
+  if (!may_hold && post_directly(lane, offset, bytes)) return;
   const std::lock_guard lock(lock_);
   if (!is_open(lane)) return;
+  lane.lock.lock();
+  const bool is_accepted = accept_bytes(lane, offset, bytes);
+  if (is_accepted && !(may_hold && holds_back(lane))) send_entries(lane);
+  lane.lock.unlock();
+  if (!is_accepted) lose(*lane.peer, "gives credit for what it has not got");
+}
+
+// The writer's own thread, without the lock of all: as a write into the ring, if nothing else has
+// to go before it and there is room.
+bool RemoteLanes::post_directly(SendLaneState& lane, std::size_t offset,
+                                std::size_t bytes) noexcept {
+  const std::lock_guard guard(lane.lock);
+  if (lane.accepted != lane.sent || lane.segments.empty() || !lane.segments.back().is_full ||
+      (lane.segments.back().flags != 0 && lane.segments.back().position == lane.sent) ||
+      lane.waits_count || lane.is_held || lane.restarts || bytes > kMostWritten ||
+      offset + bytes > lane.mirror->registered_bytes || !is_open(lane) ||
+      !lane.peer->link.is_clear())
+    return false;
+  Mirror& mirror = *lane.mirror;
+  // relaxed: it counts, and orders nothing.
+  mirror.under_way.fetch_add(1, std::memory_order_relaxed);
+  const Code code =
+      lane.peer->link.write_clear({mirror.memory.data() + offset, bytes}, mirror.registration(),
+                                  lane.key, offset, write_number(lane.ring, lane.sent), mirror);
+  if (code != Code::ok) {
+    mirror.under_way.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  [[maybe_unused]] const bool is_accepted = accept_bytes(lane, offset, bytes);
+  lane.sent = lane.accepted;
+  return true;
+}
+
+// False: the reader gives credit for what it has not got.
+bool RemoteLanes::accept_bytes(SendLaneState& lane, std::size_t offset, std::size_t bytes) {
   auto& segments = lane.segments;
   const bool becomes_full = lane.is_full && (segments.empty() || !segments.back().is_full);
   if (lane.restarts || becomes_full || segments.empty() ||
       segments.back().offset + (lane.accepted - segments.back().position) != offset) {
     if (segments.size() == SendLaneState::kMaxSegments) {
       // Only a writer with credit for bytes that it never sent is so far ahead.
-      if (lane.sent < segments[1].position)
-        return lose(*lane.peer, "gives credit for what it has not got");
+      if (lane.sent < segments[1].position) return false;
       segments.erase(segments.begin());
     }
     const bool restarts = std::exchange(lane.restarts, false);
@@ -55,22 +90,28 @@ void RemoteLanes::post(void* opaque, std::size_t offset, std::size_t bytes,
     segments.push_back({lane.accepted, static_cast<std::uint32_t>(offset), flags, lane.is_full});
   }
   lane.accepted += bytes;
-  if (is_engine_channel(lane.channel)) lane.peer->written += bytes;
-  // The second post in a row, with no poll between, is held, and those after it: together they are
-  // one message. The first is not, so that an answer is never late.
-  if (may_hold && watcher_ != nullptr && lane.accepted - lane.sent < kHeldMax) {
-    if (lane.is_held) return;
-    if (lane.let_go_after == polls_) {
-      lane.is_held = true;
-      held_.push_back(&lane);
-      holds_.store(true, std::memory_order_relaxed);
-      return watcher_->look_soon();
-    }
-    lane.let_go_after = polls_;
-  }
-  send_entries(lane);
+  if (is_engine_channel(lane.channel))
+    lane.peer->written.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
 }
 
+// The second post in a row, with no poll between, is held, and those after it: together they are
+// one message. The first is not, so that an answer is never late.
+bool RemoteLanes::holds_back(SendLaneState& lane) {
+  if (watcher_ == nullptr || lane.accepted - lane.sent >= kHeldMax) return false;
+  if (lane.is_held) return true;
+  if (lane.let_go_after != polls_) {
+    lane.let_go_after = polls_;
+    return false;
+  }
+  lane.is_held = true;
+  held_.push_back(&lane);
+  holds_.store(true, std::memory_order_relaxed);
+  watcher_->look_soon();
+  return true;
+}
+
+// With the lane's lock, as the functions below.
 void RemoteLanes::send_entries(SendLaneState& lane) {
   if (std::exchange(lane.is_held, false)) {
     std::erase(held_, &lane);
@@ -112,7 +153,7 @@ Code RemoteLanes::send_segment(SendLaneState& lane) {
   const Code code = lane.peer->link.send_once(message, sizeof message, {from, bytes},
                                               in_place ? lane.mirror.get() : nullptr);
   if (code != Code::ok) return code;
-  if (in_place) ++lane.mirror->under_way;
+  if (in_place) lane.mirror->under_way.fetch_add(1, std::memory_order_relaxed);
   lane.sent += bytes;
   if (lane.back != nullptr) lane.back->reported.store(credit, std::memory_order_relaxed);
   return Code::ok;
@@ -125,14 +166,18 @@ Code RemoteLanes::write_entries(SendLaneState& lane, std::uint32_t offset, std::
       lane.peer->link.write_once({mirror.memory.data() + offset, bytes}, mirror.registration(),
                                  lane.key, offset, write_number(lane.ring, lane.sent), mirror);
   if (code != Code::ok) return code;
-  ++mirror.under_way;
+  mirror.under_way.fetch_add(1, std::memory_order_relaxed);
   lane.sent += bytes;
   return Code::ok;
 }
 
 void RemoteLanes::send_held() {
   // From the last, as each that is sent leaves the list.
-  for (std::size_t i = held_.size(); i-- > 0;) send_entries(*held_[i]);
+  for (std::size_t i = held_.size(); i-- > 0;) {
+    SendLaneState& lane = *held_[i];
+    const std::lock_guard guard(lane.lock);
+    send_entries(lane);
+  }
 }
 
 bool RemoteLanes::push() noexcept {
@@ -198,6 +243,7 @@ bool RemoteLanes::pump_lanes(RankPeer& peer) {
   while (!peer.unsent.empty()) {
     SendLaneState& lane = *peer.unsent.back();
     peer.unsent.pop_back();
+    const std::lock_guard guard(lane.lock);
     lane.is_listed = false;
     send_entries(lane);
     if (lane.is_listed) return false;
@@ -353,16 +399,20 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
   const std::size_t all = ring.memory.bytes();
   const std::size_t bytes = ring.registered_bytes == 0 ? std::min(all, kFirstRegistered) : all;
   Status status;
+  fabric::Registration made;
   if (registered_rings_ + bytes > kMostRegistered)
     status = {Code::no_memory, "rings have all the memory that they may pin"};
   else
-    status = or_no_memory([&] { return ring.register_first(bytes, fabric::kWrite); });
+    status = or_no_memory([&] {
+      return endpoint_->register_memory(ring.memory.data(), bytes, fabric::kWrite, made);
+    });
   if (!status) {
     lane.lacks_registration = true;
     log_line(LogLevel::info, job_.rank(), "{}: entries of {} go by messages: {}", name(),
              job_.describe(lane.peer->rank), status.text());
     return;
   }
+  ring.take(made, bytes);
   registered_rings_ += bytes;
   ring.pinned_bytes += bytes;
   LaneKeyMessage message{};
@@ -376,13 +426,19 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
 bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
   if (lane == nullptr) return true;  // closed meanwhile
-  if (lane->mirror == nullptr || !endpoint_->limits().writes) return false;
+  if (lane->mirror == nullptr) return false;
+  if (!endpoint_->limits().writes) return true;  // a device without writes
   Mirror& mirror = *lane->mirror;
   const std::uint64_t bytes =
       std::min<std::uint64_t>(fabric::parts_of(message.key).bytes, mirror.memory.bytes());
   if (bytes <= mirror.registered_bytes || bytes % kLine != 0) return false;
-  const Status status = or_no_memory([&] { return mirror.register_first(bytes, 0); });
-  if (status) lane->key = message.key;
+  fabric::Registration made;
+  if (!or_no_memory(
+          [&] { return endpoint_->register_memory(mirror.memory.data(), bytes, 0, made); }))
+    return true;
+  const std::lock_guard guard(lane->lock);
+  mirror.take(made, bytes);
+  lane->key = message.key;
   return true;
 }
 
@@ -407,6 +463,7 @@ bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t 
 bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
   SendLaneState* lane = find_send_lane(peer, message.id);
   if (lane == nullptr || lane->state != SendLaneState::open) return true;
+  const std::lock_guard guard(lane->lock);
   if (!lane->waits_count) return true;
   const std::uint64_t least = lane->segments.empty() ? 0 : lane->segments.front().position;
   if (message.arrived < least || message.arrived > lane->sent || message.arrived % kLine != 0)

@@ -1,6 +1,7 @@
 #pragma once
 // The state that a rank's lanes keep of another rank. All of it is under the lock of RemoteLanes,
-// except atomics, which the threads of lanes read.
+// except atomics, which the threads of lanes read, and what a lane's writer posts by itself, which
+// is under that lane's lock.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +15,7 @@
 
 #include "base/list.hpp"
 #include "base/os/mapping.hpp"
+#include "base/spin_lock.hpp"
 #include "fabric/endpoint.hpp"
 #include "fabric/ring.hpp"
 #include "job/members.hpp"
@@ -34,14 +36,10 @@ struct RingMemory {
   explicit RingMemory(fabric::Endpoint& by) : endpoint(by) {}
   RingMemory(const RingMemory&) = delete;
   ~RingMemory() { deregister(); }
-  // Registers the first `bytes`, which are more than before.
-  Status register_first(std::size_t bytes, std::uint32_t rights) {
-    fabric::Registration& next = made.at(num_made);
-    if (Status status = endpoint.register_memory(memory.data(), bytes, rights, next); !status)
-      return status;
-    ++num_made;
+  // Takes a registration of the first `bytes`, which are more than before.
+  void take(const fabric::Registration& registration, std::size_t bytes) {
+    made.at(num_made++) = registration;
     registered_bytes = bytes;
-    return {};
   }
   // Before the endpoint's end.
   void deregister() noexcept {
@@ -66,11 +64,11 @@ struct Mirror : RingMemory, fabric::WorkRequest {
   explicit Mirror(fabric::Endpoint& by) : RingMemory(by) { done = on_done; }
   static void on_done(fabric::WorkRequest& request, Code code) noexcept {
     auto& mirror = static_cast<Mirror&>(request);
-    --mirror.under_way;
+    mirror.under_way.fetch_sub(1, std::memory_order_relaxed);
     mirror.was_cut_off = mirror.was_cut_off || code != Code::ok;
   }
   bool was_cut_off = false;  // the fabric may still read there, as long as the endpoint lives
-  std::size_t under_way = 0;
+  std::atomic<std::size_t> under_way{0};
 };
 
 struct SendLaneState {
@@ -95,9 +93,12 @@ struct SendLaneState {
   std::uint64_t asked_ns = 0;
   std::unique_ptr<Mirror> mirror;  // once full
   // Of the first mirror->registered_bytes of the ring; before, entries go by messages.
-  fabric::Key key{};
+  fabric::Key key{};                 // under `lock`
   ReceiveLaneState* back = nullptr;  // the lane of the same threads in the other direction
 
+  // From here to is_held: what the writer's thread uses without the lock of RemoteLanes, which a
+  // thread that holds that one takes as well.
+  SpinLock lock;
   // In bytes of entries since the start: accepted from the writer, sent over this link.
   std::uint64_t accepted = 0, sent = 0;
   std::vector<Segment> segments;
@@ -167,12 +168,13 @@ struct RankPeer final : TargetSide::Memory {
   bool is_busy = false;
   bool answered = false;  // ever
   bool said_goodbye = false, got_farewell = false;
-  bool is_leaving = false;            // it said goodbye
-  bool opens = false;                 // its link was opened here
-  int num_refusals = 0;               // of links to it since it left, or since its last message
-  std::uint64_t changed_ns = 0;       // when the link began to be opened, or ended, last
-  std::uint64_t goodbye_written = 0;  // that came with it
-  std::uint64_t written = 0, arrived = 0;  // in the engine's rings, ever
+  bool is_leaving = false;                // it said goodbye
+  bool opens = false;                     // its link was opened here
+  int num_refusals = 0;                   // of links to it since it left, or since its last message
+  std::uint64_t changed_ns = 0;           // when the link began to be opened, or ended, last
+  std::uint64_t goodbye_written = 0;      // that came with it
+  std::atomic<std::uint64_t> written{0};  // in the engine's rings, ever
+  std::uint64_t arrived = 0;              // the same
   // The two lanes between two threads, by the channel of the sending one.
   struct Pair {
     SendLaneState* send = nullptr;

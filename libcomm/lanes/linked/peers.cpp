@@ -331,11 +331,16 @@ void RemoteLanes::note_break_of_left(RankPeer& peer, int refusals) {
 
 // Messages that the link had under way are sent again over the next one, as far as still needed.
 void RemoteLanes::drop_link(RankPeer& peer) {
+  // Each writer either has posted before, or finds the link blocked.
+  peer.link.block();
+  for (auto& [channel, pair] : peer.pairs)
+    if (pair.send != nullptr) const std::lock_guard wait(pair.send->lock);
   fabric::Link* link = peer.link.drop(now_ns());
   peer.changed_ns = now_ns();
   if (link == nullptr) return;
   for (auto& [channel, pair] : peer.pairs) {
     if (pair.send != nullptr) {
+      const std::lock_guard guard(pair.send->lock);
       pair.send->waits_count = pair.send->state == SendLaneState::open;
       pair.send->is_listed = false;
     }
@@ -507,7 +512,10 @@ void RemoteLanes::disconnect(int rank) noexcept {
   if (peer != nullptr) {
     lose(*peer, "is given up");
     for (auto& [channel, pair] : peer->pairs) {
-      if (pair.send != nullptr) pair.send->state = SendLaneState::closed;
+      if (pair.send != nullptr) {
+        const std::lock_guard guard(pair.send->lock);
+        pair.send->state = SendLaneState::closed;
+      }
       if (pair.receive != nullptr) pair.receive->closed = true;
     }
   }
@@ -523,10 +531,12 @@ bool RemoteLanes::say_goodbye(RankPeer& peer) {
   if (!is_alive(peer.rank)) return !peer.link.has_unsent();  // it has the answer to its goodbye
   if (!peer.link.is_up())  // the peer does not know this rank, or its link is to come again
     return !peer.answered && !peer.sends();
-  for (const auto& [channel, pair] : peer.pairs)
-    if (is_engine_channel(channel) && pair.send != nullptr &&
-        pair.send->state == SendLaneState::open && pair.send->sent != pair.send->accepted)
+  for (const auto& [channel, pair] : peer.pairs) {
+    if (!is_engine_channel(channel) || pair.send == nullptr) continue;
+    const std::lock_guard guard(pair.send->lock);
+    if (pair.send->state == SendLaneState::open && pair.send->sent != pair.send->accepted)
       return false;
+  }
   ByeMessage bye{{.kind = Kind::bye}, peer.written};
   peer.link.post_control(bye, sizeof bye);
   peer.said_goodbye = true;

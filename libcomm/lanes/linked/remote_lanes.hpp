@@ -16,7 +16,7 @@
 // requests to this one).
 //
 // Threads: as in lanes.hpp. One lock guards everything; the state that lanes read without it is
-// atomic.
+// atomic, and a thread that writes entries into a ring takes its own lane's lock alone.
 //
 // Tests: tests/lanes/remote_test.cpp, tests/lanes/remote_lanes_test.cpp,
 // tests/lanes/written_test.cpp, tests/lanes/leaving_test.cpp, tests/fuzz/lanes_linked.cpp.
@@ -209,6 +209,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // datapath.cpp
   bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
   bool is_open(const SendLaneState& lane) const noexcept;
+  bool post_directly(SendLaneState& lane, std::size_t offset, std::size_t bytes) noexcept;
+  bool accept_bytes(SendLaneState& lane, std::size_t offset, std::size_t bytes);
+  bool holds_back(SendLaneState& lane);
   void send_entries(SendLaneState& lane);
   Code send_segment(SendLaneState& lane);
   Code write_entries(SendLaneState& lane, std::uint32_t offset, std::uint64_t bytes);

@@ -220,6 +220,7 @@ class LoopbackEndpoint final : public Endpoint {
   }
 
   bool poll(Events& events) override {
+    if (has_at_poll_.load(std::memory_order_acquire)) at_poll_();
     // acquire: pairs with the release of who has something for this endpoint.
     if (!has_work_.load(std::memory_order_acquire)) return false;
     {
@@ -490,7 +491,9 @@ class LoopbackEndpoint final : public Endpoint {
   std::uint64_t id_ = 0;
   int wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::atomic<bool> has_work_{false};  // changed under the network's lock
-  std::deque<Event> taken_;            // out of inbox_, by the poll that is under way
+  std::atomic<bool> has_at_poll_{false};
+  std::function<void()> at_poll_;
+  std::deque<Event> taken_;  // out of inbox_, by the poll that is under way
   // Under the network's lock:
   std::deque<Event> inbox_;
   std::vector<std::shared_ptr<Wire>> active_;  // wires that carry something
@@ -553,6 +556,14 @@ Network::Counts Network::counts(const std::string& address) {
   const LoopbackEndpoint& endpoint = *found->second;
   return {endpoint.ends_.size(), endpoint.served_bytes_, endpoint.num_messages_,
           endpoint.num_writes_};
+}
+
+void Network::set_at_poll(const std::string& address, std::function<void()> at_poll) {
+  std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id_of(address));
+  if (found == endpoints_.end()) return;
+  found->second->at_poll_ = std::move(at_poll);
+  found->second->has_at_poll_.store(true, std::memory_order_release);
 }
 
 void Network::stall() {

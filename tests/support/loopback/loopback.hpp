@@ -5,6 +5,7 @@
 //
 // Threads: as endpoint.hpp says, but for speed: the network has one lock.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -55,6 +56,8 @@ class Network {
     std::uint64_t messages = 0, writes = 0;  // that have arrived there
   };
   Counts counts(const std::string& address);
+  // Called in each poll of the endpoint with this address from now on, before all else.
+  void set_at_poll(const std::string& address, std::function<void()> at_poll);
   // Every link there is stays up and carries nothing any more; those to come do.
   void stall();
 

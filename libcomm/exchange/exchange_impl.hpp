@@ -107,6 +107,7 @@ struct ExchangeBase::Impl {
   // sending.cpp
   // again: the peer has not answered yet, and the caller does not wait.
   Code connect(Thread& thread, Out& out, bool waits = true) noexcept;
+  std::byte* place_in_mirror(Out& out) const noexcept;
   Code open_block(Thread& thread, int destination) noexcept;
   Code send_block(Thread& thread, int destination) noexcept;
   Code send_full(Thread& thread, int destination) noexcept;

@@ -98,6 +98,8 @@ Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
     const Code code = take_staging(thread, out, block_bytes, out.staging);
     if (code != Code::ok) return code;
     block.begin = out.staging.data();
+  } else if (std::byte* place = place_in_mirror(out); place != nullptr) {
+    block.begin = place;
   } else {
     if (!out.buffer) out.buffer.reset(new (std::nothrow) std::byte[block_bytes]);
     if (!out.buffer) return Code::no_memory;
@@ -108,11 +110,23 @@ Code ExchangeBase::Impl::open_block(Thread& thread, int destination) noexcept {
   return Code::ok;
 }
 
+// Between hosts a block is filled where the fabric sends it from. A mapped ring's reader would take
+// the first line of an unfinished block back and forth. Null: there is no room now, or the lane is
+// not open, or has not needed its ring yet.
+std::byte* ExchangeBase::Impl::place_in_mirror(Out& out) const noexcept {
+  const bool has_ring =
+      out.lane.connected() && !out.lanes->is_mapped() && out.lane.num_initial == 0;
+  return has_ring ? out.lane.reserve(block_bytes) : nullptr;
+}
+
 Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
   Out& out = thread.outs[static_cast<std::size_t>(destination)];
   detail::SendBlock& block = thread.blocks[static_cast<std::size_t>(destination)];
   const auto bytes = static_cast<std::size_t>(block.cursor - block.begin);
-  if (bytes == 0) return Code::ok;
+  if (bytes == 0) {
+    if (out.staging.head == nullptr && block.begin != out.buffer.get()) block = {};
+    return Code::ok;
+  }
   if (engine.num_lost() != thread.num_lost) [[unlikely]]
     end_lost(thread);
   if (!out.lane.connected()) [[unlikely]] {
@@ -130,8 +144,12 @@ Code ExchangeBase::Impl::send_block(Thread& thread, int destination) noexcept {
     return Code::ok;
   }
   const Code code = put_block(thread, out, block.begin, bytes);
-  if (code == Code::ok) block.cursor = block.begin;
-  return code;
+  if (code != Code::ok) return code;
+  if (block.begin == out.buffer.get())
+    block.cursor = block.begin;
+  else
+    block = {};  // the next one's place in the mirror is another
+  return Code::ok;
 }
 
 // Sends a block that the last message has filled. If the receiver has no memory for the lane, the
@@ -147,12 +165,20 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const bool past_cache = bytes >= out.past_cache_bytes;
-  if (!out.lane.send(kBlock, immediate, data, bytes, past_cache)) [[unlikely]] {
-    const Code code = until_room(thread, out, [&] {
-      return out.lane.send(kBlock, immediate, data, bytes, past_cache) ? Code::ok : Code::again;
-    });
-    if (code != Code::ok) return code;
-  }
+  const auto attempt = [&] {
+    std::byte* to = out.lane.reserve(bytes);
+    if (to == nullptr) return Code::again;
+    // A block that was filled in place is there, unless the ring has gone back to its start since.
+    if (data + bytes > to && to + bytes > data) {
+      if (to != data) std::memmove(to, data, bytes);
+    } else {
+      fill_entry(to, data, bytes, kInlineBytes, past_cache);
+    }
+    out.lane.publish(kBlock, bytes, immediate);
+    return Code::ok;
+  };
+  if (attempt() != Code::ok) [[unlikely]]
+    if (const Code code = until_room(thread, out, attempt); code != Code::ok) return code;
   count_sent(thread, out);
   return Code::ok;
 }

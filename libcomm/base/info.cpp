@@ -67,7 +67,58 @@ Status InfoReport::print(const std::vector<std::string>& names, std::string& out
   return {};
 }
 
-std::string settings_text(const Settings& settings) {
+namespace {
+
+std::string_view origin_name(Settings::Origin origin) {
+  switch (origin) {
+    case Settings::Origin::built_in:
+      return "default";
+    case Settings::Origin::file:
+      return "file";
+    case Settings::Origin::environment:
+      return "environment";
+  }
+  return "unknown";
+}
+
+// `first`, and behind it the words of `text` in lines of at most `width` columns (0: in one), those
+// after the first line below the start of `text`, or indented a little where that leaves no room.
+std::string wrapped(std::string first, std::string_view text, std::size_t width) {
+  constexpr std::size_t kLeastColumns = 76, kIndentation = 6;
+  if (width == 0) return first + std::string(text) + "\n";
+  std::size_t start = first.size(), column = start;
+  std::string lines = std::move(first);
+  if (start + kLeastColumns > width) {
+    while (!lines.empty() && lines.back() == ' ') lines.pop_back();
+    start = kIndentation;
+    lines += "\n" + std::string(start, ' ');
+    column = start;
+  }
+  while (!text.empty()) {
+    std::string_view word = text.substr(0, text.find(' '));
+    // Long lists without blanks break behind a comma.
+    if (const std::size_t comma = word.rfind(',', width - start - 1);
+        start + word.size() > width && comma != std::string_view::npos)
+      word = word.substr(0, comma + 1);
+    text.remove_prefix(word.size());
+    if (text.starts_with(' ')) text.remove_prefix(1);
+    if (column > start && column + 1 + word.size() > width) {
+      lines += "\n" + std::string(start, ' ');
+      column = start;
+    }
+    if (column > start) {  // a part of a list never fits beside another
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += word.size();
+  }
+  return lines + "\n";
+}
+
+}  // namespace
+
+std::string settings_text(const Settings& settings, std::size_t width) {
   std::size_t name_width = 0;
   std::size_t value_width = 0;
   for (const SettingRow& row : setting_rows()) {
@@ -78,9 +129,10 @@ std::string settings_text(const Settings& settings) {
     std::string text;
     for (const SettingRow& row : setting_rows())
       if (row.audience == audience)
-        text += fmt::format("  WEFT_{:{}} {:{}} {:7} {:11} {}\n", row.name, name_width,
-                            settings.text(row.id), value_width, unit_name(row.unit),
-                            settings.is_default(row.id) ? "default" : "environment", row.meaning);
+        text += wrapped(fmt::format("  WEFT_{:{}} {:{}} {:7} {:11} ", row.name, name_width,
+                                    settings.text(row.id), value_width, unit_name(row.unit),
+                                    origin_name(settings.origin(row.id))),
+                        row.meaning, width);
     return text;
   };
   return fmt::format(

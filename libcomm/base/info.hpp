@@ -31,8 +31,9 @@ class InfoReport {
 };
 
 // The settings table, users' settings before those for experts: name, value, unit, where the value
-// came from, meaning.
-std::string settings_text(const Settings& settings);
+// came from, meaning. width: the columns of a terminal, into which meanings are broken; 0: a line
+// each.
+std::string settings_text(const Settings& settings, std::size_t width = 0);
 // The cores, caches and NUMA nodes, and what the processors share.
 std::string topology_text();
 

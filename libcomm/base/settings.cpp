@@ -3,7 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fstream>
 #include <limits>
 #include <vector>
 
@@ -111,6 +114,13 @@ bool are_picks(std::string_view choices, std::string_view value) {
     value.remove_prefix(std::min(value.size(), item.size() + 1));
   }
   return true;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 std::string expectation(const SettingRow& row) {
@@ -260,7 +270,7 @@ Status Settings::set(std::string_view name, std::string_view value) {
   const std::size_t i = index(row->id);
   texts_[i] = value;
   numbers_[i] = number;
-  from_user_[i] = true;
+  origins_[i] = Origin::environment;
   return {};
 }
 
@@ -277,7 +287,46 @@ Status Settings::from_environment(char* const* environment, Settings& out) {
     Status status = settings.set(name, entry.substr(equals + 1));
     if (!status) return status;
   }
+  if (const std::string path = settings.text(Setting::settings_file); !path.empty())
+    if (Status status = settings.read_file(path); !status) return status;
   out = std::move(settings);
+  return {};
+}
+
+// Lines WEFT_NAME=value, as a shell would read them: "export " may stand before, and quotes around
+// the value.
+Status Settings::read_file(const std::string& path) {
+  std::ifstream file(path);
+  const auto failed = [&](int line, const std::string& why) -> Status {
+    return {Code::bad_setting, fmt::format("{}:{}: {}", path, line, why)};
+  };
+  if (!file)
+    return {Code::bad_setting,
+            fmt::format("WEFT_SETTINGS_FILE={} cannot be read: {}", path, std::strerror(errno))};
+  int number = 0;
+  for (std::string text; std::getline(file, text);) {
+    ++number;
+    std::string_view line = trimmed(text);
+    if (line.empty() || line.front() == '#') continue;
+    if (line.starts_with("export ")) line = trimmed(line.substr(7));
+    const std::size_t equals = line.find('=');
+    if (!line.starts_with(kPrefix) || equals == std::string_view::npos)
+      return failed(number, fmt::format("'{}' is no line WEFT_NAME=value", line));
+    const std::string_view name = line.substr(kPrefix.size(), equals - kPrefix.size());
+    std::string_view value = line.substr(equals + 1);
+    if (value.size() >= 2 && (value.front() == '\'' || value.front() == '"') &&
+        value.back() == value.front())
+      value = value.substr(1, value.size() - 2);
+    const SettingRow* row = find_row(name);
+    if (row != nullptr && row->id == Setting::settings_file)
+      return failed(number, "a file of settings names no other");
+    if (row != nullptr && origin(row->id) == Origin::environment) continue;
+    if (Status status = set(name, value); !status) return failed(number, status.text());
+    origins_[index(row->id)] = Origin::file;
+  }
+  // A folder opens, and cannot be read.
+  if (file.bad())
+    return {Code::bad_setting, fmt::format("WEFT_SETTINGS_FILE={} cannot be read", path)};
   return {};
 }
 

@@ -74,9 +74,10 @@ class Settings {
   Settings();  // the defaults
 
   // The defaults, overridden by every WEFT_ variable in `environment` (as `environ`: "NAME=value",
-  // null-terminated). bad_setting names the row, the value and what would be right; an unknown
-  // WEFT_ variable is bad_setting and names the nearest row. Variables that launchers own
-  // (WEFT_RANK, WEFT_SIZE, WEFT_RENDEZVOUS, WEFT_JOB_KEY, ...) are listed in settings.cpp.
+  // null-terminated), and below those by the lines of the file WEFT_SETTINGS_FILE. bad_setting
+  // names the row, the value and what would be right, and the file and line; an unknown WEFT_
+  // variable is bad_setting and names the nearest row. Variables that launchers own (WEFT_RANK,
+  // WEFT_SIZE, WEFT_RENDEZVOUS, WEFT_JOB_KEY, ...) are listed in settings.cpp.
   static Status from_environment(char* const* environment, Settings& out);
 
   // Sets one row by its name without prefix. bad_setting as above.
@@ -96,14 +97,18 @@ class Settings {
   int ms(Setting id) const noexcept { return static_cast<int>(number(id)); }
   bool flag(Setting id) const noexcept { return numbers_[index(id)] != 0; }
   const std::string& text(Setting id) const noexcept { return texts_[index(id)]; }
-  bool is_default(Setting id) const noexcept { return !from_user_[index(id)]; }
+  // Where a value comes from.
+  enum class Origin : std::uint8_t { built_in, file, environment };
+  Origin origin(Setting id) const noexcept { return origins_[index(id)]; }
+  bool is_default(Setting id) const noexcept { return origin(id) == Origin::built_in; }
 
  private:
+  Status read_file(const std::string& path);
   static std::size_t index(Setting id) noexcept { return static_cast<std::size_t>(id); }
 
   std::array<std::string, kNumSettings> texts_;
   std::array<std::int64_t, kNumSettings> numbers_{};
-  std::array<bool, kNumSettings> from_user_{};
+  std::array<Origin, kNumSettings> origins_{};
 };
 
 }  // namespace weft

@@ -12,6 +12,9 @@ WEFT_SETTING(stats, "STATS", "0", flag, user,
 WEFT_SETTING(trace, "TRACE", "", text, user,
              "a file for ui.perfetto.dev: when each call began and how long it took; each process "
              "writes its own, with its rank before the extension")
+WEFT_SETTING(settings_file, "SETTINGS_FILE", "", text, user,
+             "a file on each host with settings, a line WEFT_NAME=value for each, as weft-info "
+             "--tune prints them; the environment's come first")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")

@@ -1,7 +1,11 @@
 // Settings: every row is well formed, values are read as written, mistakes are named.
 #include "base/settings.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
 #include <set>
 #include <string>
 #include <tuple>
@@ -40,6 +44,47 @@ TEST_CASE("every default is a valid value, every name is unique and every row ex
     if (row.unit == Unit::choice) CHECK(row.meaning.find(':') != std::string_view::npos);
   }
   CHECK(static_cast<int>(names.size()) == kNumSettings);
+}
+
+TEST_CASE("a file has settings, and the environment's count more") {
+  char path[] = "/tmp/weft-settings-XXXXXX";
+  const int descriptor = ::mkstemp(path);
+  REQUIRE(descriptor >= 0);
+  ::close(descriptor);
+  const std::string variable = std::string("WEFT_SETTINGS_FILE=") + path;
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  const auto error_of = [&](const std::string& text) {
+    write(text);
+    Settings settings;
+    const Status status = from({variable}, settings);
+    CHECK(status.code() == Code::bad_setting);
+    return status.text();
+  };
+
+  CHECK(error_of("WEFT_LOG = info\n").find(":1: ") != std::string::npos);
+  write(
+      "# of the cluster\n\n  WEFT_LOG=info\r\nexport WEFT_COLL_ALGORITHMS='bcast=chain'\n"
+      "WEFT_RING_MIN_BYTES=\"128K\"\nWEFT_RING_MAX_BYTES=4M");
+  Settings settings;
+  const Status status = from({variable, "WEFT_RING_MIN_BYTES=256K"}, settings);
+  INFO(status.text());
+  REQUIRE(status.ok());
+  CHECK(settings.number(Setting::log) == 2);
+  CHECK(settings.text(Setting::coll_algorithms) == "bcast=chain");
+  CHECK(settings.bytes(Setting::ring_min_bytes) == 256u << 10);
+  CHECK(settings.bytes(Setting::ring_max_bytes) == 4u << 20);
+  CHECK(settings.origin(Setting::ring_min_bytes) == Settings::Origin::environment);
+  CHECK(settings.origin(Setting::ring_max_bytes) == Settings::Origin::file);
+  CHECK(settings.origin(Setting::spin_us) == Settings::Origin::built_in);
+
+  CHECK(error_of("\nWEFT_LGO=info\n").find(":2: WEFT_LGO is not a setting") != std::string::npos);
+  CHECK(error_of("WEFT_LOG=loud").find("it must be one of") != std::string::npos);
+  CHECK(error_of("PATH=/bin").find("'PATH=/bin'") != std::string::npos);
+  CHECK(error_of("WEFT_LOG").find("no line WEFT_NAME=value") != std::string::npos);
+  CHECK(error_of("WEFT_SETTINGS_FILE=/other").find("names no other") != std::string::npos);
+  ::unlink(path);
+  CHECK(from({variable}, settings).text().find("No such file") != std::string::npos);
+  CHECK(from({"WEFT_SETTINGS_FILE=/"}, settings).code() == Code::bad_setting);
 }
 
 TEST_CASE("values are read in their units") {

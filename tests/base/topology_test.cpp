@@ -2,9 +2,11 @@
 #include "base/os/topology.hpp"
 
 #include <sched.h>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/info.hpp"
@@ -104,6 +106,26 @@ TEST_CASE("the settings report says where a value came from") {
     const std::size_t line = text.find("  WEFT_" + std::string(row.name) + " ");
     REQUIRE(line != std::string::npos);
     CHECK((line > experts) == (row.audience == Audience::expert));
+  }
+}
+
+TEST_CASE("on a terminal the settings report has no line beyond its width, and says as much") {
+  const Settings settings;
+  const auto words = [](std::string text) {
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    return text;
+  };
+  const std::string unbroken = settings_text(settings);
+  for (const std::size_t width : {1, 60, 80, 100, 132, 300}) {
+    INFO("width " << width);
+    const std::string text = settings_text(settings, width);
+    CHECK(words(text) == words(unbroken));
+    if (width < 100) continue;  // the columns before the meaning
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= width);
+    }
   }
 }
 

@@ -16,6 +16,12 @@ case "$WEFT_COLL_ALGORITHMS" in
   *) echo "no table: $WEFT_COLL_ALGORITHMS" >&2; exit 1 ;;
 esac
 "$info" --collectives 8 8
+# The output is a file of settings, too.
+file=$(mktemp)
+echo "$printed" >"$file"
+(unset WEFT_COLL_ALGORITHMS; WEFT_SETTINGS_FILE=$file "$info" --settings) |
+  grep '^  WEFT_COLL_ALGORITHMS .* file  ' || { echo "no setting from $file" >&2; exit 1; }
+rm "$file"
 
 with_switch=$("$here/../netns/run" --hosts 2 -- sh -c '
   "$3" serve --listen 10.88.0.254:9000 > /dev/null &

@@ -1,6 +1,8 @@
 // weft-info: the settings with the source of each value, and the facts found about this machine.
 #include <fmt/core.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <limits>
 #include <string>
@@ -57,6 +59,12 @@ int show_peer(const std::string& address, const std::string& secret) {
   return 1;
 }
 
+// 0: standard output is no terminal.
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,7 +73,7 @@ int main(int argc, char** argv) {
 
   InfoReport report;
   report.add({"settings", "every setting, its value and where that came from", true,
-              [&] { return settings_text(settings); }});
+              [&] { return settings_text(settings, terminal_columns()); }});
   report.add({"topology", "cores, caches and NUMA nodes", true, topology_text});
   report.add(
       {"fabrics", "routes to other processes", true, [&] { return fabrics_text(settings); }});

@@ -8,6 +8,7 @@
 #include "base/wait.hpp"
 #include "lanes/lane.hpp"
 #include "tests/lanes/loopback_rank.hpp"
+#include "tests/lanes/odd_member.hpp"
 
 namespace weft::testing {
 
@@ -272,6 +273,35 @@ TEST_CASE("lanes that close with writes under way leave their places to others")
   const Reset reset;
   Network::of_process()->set_faults({.seed = 3, .max_delay_us = 50});
   CHECK(pass(300, 1 << 16, 1 << 16, mixed, 20).is_whole);
+}
+
+TEST_CASE("a member with more keys of a ring than a ring has is lost") {
+  const Reset reset;
+  test::OddMember member(test::remote_settings("20000"), "loopback",
+                         fabric::loopback::make_endpoint());
+  RemoteLanes& lanes = *member.lanes;
+  member.open();
+  SendMemory memory;
+  memory.ring_bytes = 1 << 16;
+  REQUIRE(lanes.connect(1, 0, memory).code() == Code::again);
+  const auto asked = member.next<transport::LaneOpenMessage>(transport::Kind::lane_open);
+  transport::LaneAnswerMessage answer{};
+  answer.kind = transport::Kind::lane_answer;
+  answer.id = asked.id;
+  answer.ring = 77;
+  member.say(answer, {}, true);
+  REQUIRE(member.poll_until([&] { return lanes.connect(1, 0, memory).ok(); }));
+  SendLane lane;
+  lane.open(lanes, memory, 1 << 16, 1 << 16);
+  for (int i = 0; i < 10; ++i) REQUIRE(lane.send(1, 0, "entry", 5));
+  transport::LaneKeyMessage message{};
+  message.kind = transport::Kind::lane_key;
+  message.id = asked.id;
+  for (std::uint64_t i = 1; i <= 3 && lanes.state(1) == PeerState::alive; ++i) {
+    message.key = fabric::key_of({4096, 64 * i, 4711});
+    member.say(message, {}, true);
+  }
+  CHECK(member.poll_until([&] { return lanes.state(1) == PeerState::dead; }));
 }
 
 }  // namespace weft::testing

@@ -431,7 +431,7 @@ bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
   Mirror& mirror = *lane->mirror;
   const std::uint64_t bytes =
       std::min<std::uint64_t>(fabric::parts_of(message.key).bytes, mirror.memory.bytes());
-  if (bytes <= mirror.registered_bytes || bytes % kLine != 0) return false;
+  if (bytes <= mirror.registered_bytes || bytes % kLine != 0 || !mirror.grows()) return false;
   fabric::Registration made;
   if (!or_no_memory(
           [&] { return endpoint_->register_memory(mirror.memory.data(), bytes, 0, made); }))

@@ -233,6 +233,7 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   free_send_lanes_.push_back(index_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
   if (Mirror* mirror = lane->mirror.get(); mirror != nullptr) {
+    registered_mirrors_ -= mirror->pinned_bytes;
     // What is under way is reported, with the end of its link if not before. A registered mirror is
     // not read any more after that.
     if (mirror->under_way > 0)

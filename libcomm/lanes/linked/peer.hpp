@@ -42,6 +42,7 @@ struct RingMemory {
   void take(const fabric::Registration& registration, std::size_t bytes) {
     made.at(num_made++) = registration;
     registered_bytes = bytes;
+    pinned_bytes += bytes;
   }
   // Before the endpoint's end.
   void deregister() noexcept {

@@ -169,6 +169,9 @@ TEST_CASE("a thread posts to its lane while another is in a poll, and takes no l
       ++received;
     }
   });
+  // Its watcher polls until its end.
+  std::atomic<int> in_poll{0};
+  std::atomic<bool> may_go{false};
   {
     Rank one(std::move(boards[0]), "20000", 1);
     SendMemory memory;
@@ -182,8 +185,7 @@ TEST_CASE("a thread posts to its lane while another is in a poll, and takes no l
       one.lanes->poll();
     }
     while (received < kBefore && now_ns() < limit) one.lanes->poll();
-    std::atomic<int> in_poll{0};
-    std::atomic<bool> may_go{false};
+    for (int i = 0; i < 100; ++i) one.lanes->poll();  // the key of the ring has come by now
     Network::of_process()->set_at_poll(one.address(0), [&] {
       if (may_go) return;
       in_poll = 1;

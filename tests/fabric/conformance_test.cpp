@@ -253,6 +253,76 @@ TEST_CASE("writes arrive in order with messages, with their bytes, and are back-
   });
 }
 
+TEST_CASE("threads write from both ends of a link at once, beside messages") {
+  over_each([](Pair& pair) {
+    if (!pair.a.endpoint->limits().writes) return;
+    constexpr std::size_t kThreads = 2, kCount = 400;
+    const auto [here, there] = pair.connect();
+    struct End {
+      Side& side;
+      Link* link;
+      std::vector<std::byte> memory = std::vector<std::byte>(kThreads * 64), source = memory;
+      Registration to = {}, from = {};
+      std::vector<Waiting> requests = std::vector<Waiting>(kThreads * kCount);
+    };
+    End ends[2] = {{pair.a, here}, {pair.b, there}};
+    for (End& end : ends) {
+      Endpoint& endpoint = *end.side.endpoint;
+      REQUIRE(endpoint.register_memory(end.memory.data(), end.memory.size(), kWrite, end.to).ok());
+      REQUIRE(endpoint.register_memory(end.source.data(), end.source.size(), 0, end.from).ok());
+    }
+    std::atomic<bool> is_over{false};
+    std::atomic<int> refused{0};
+    std::vector<std::thread> threads;
+    for (std::size_t side = 0; side < 2; ++side)
+      for (std::size_t number = 0; number < kThreads; ++number)
+        threads.emplace_back([&, side, number] {
+          End& end = ends[side];
+          for (std::size_t i = 0; i < kCount && !is_over;) {
+            const Code code = end.side.endpoint->write(*end.link, {&end.source[64 * number], 64},
+                                                       end.from, ends[1 - side].to.key, 64 * number,
+                                                       static_cast<std::uint32_t>(number << 16 | i),
+                                                       end.requests[number * kCount + i]);
+            if (code == Code::ok)
+              ++i;
+            else if (code == Code::again)
+              std::this_thread::yield();
+            else
+              ++refused, i = kCount;
+          }
+        });
+    std::size_t said[2] = {};
+    const bool have_all = pair.poll_until([&] {
+      for (std::size_t side = 0; side < 2; ++side)
+        if (said[side] < 50 && ends[side].side.endpoint->message(
+                                   *ends[side].link, bytes_of("between"), {}) == Code::ok)
+          ++said[side];
+      return refused > 0 || (pair.a.messages.size() == kThreads * kCount + said[1] &&
+                             pair.b.messages.size() == kThreads * kCount + said[0] &&
+                             said[0] == 50 && said[1] == 50);
+    });
+    is_over = true;
+    for (std::thread& thread : threads) thread.join();
+    CHECK(have_all);
+    CHECK(refused == 0);
+    for (const End& end : ends) {
+      std::size_t next[kThreads] = {};
+      for (const std::string& text : end.side.messages) {
+        if (text == "between") continue;
+        const unsigned long number = std::stoul(text.substr(sizeof "written"));
+        REQUIRE(number >> 16 < kThreads);
+        CHECK((number & 0xffff) == next[number >> 16]++);
+      }
+    }
+    for (End& end : ends) end.side.close(end.link);
+    for (End& end : ends) {
+      for (const Waiting& request : end.requests) CHECK(request.times == 1);
+      end.side.endpoint->deregister(end.to);
+      end.side.endpoint->deregister(end.from);
+    }
+  });
+}
+
 TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn key: refused") {
   over_each([](Pair& pair) {
     const Limits& limits = pair.a.endpoint->limits();

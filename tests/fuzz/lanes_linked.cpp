@@ -1,10 +1,12 @@
 // A hostile rank that knows the job's key: it opens a link to a rank's lanes over the loopback
-// fabric and sends what the input says, while the victim opens and accepts lanes, reads entries,
-// lends memory and asks for the peer's. Whatever comes, nothing outside of what it lends or has
-// asked for changes, and all that is under way ends with the peer, if not before.
+// fabric and sends what the input says, and writes into the ring that it gets a key of, while the
+// victim opens and accepts lanes, reads entries, lends memory and asks for the peer's. Whatever
+// comes, nothing outside of what it lends or has asked for changes, and all that is under way ends
+// with the peer, if not before.
 //
-// The input is a row of messages: two bytes of length, then the bytes. Numbers of messages are put
-// in, as only chance would hit them.
+// The input is a row of messages: two bytes of length, then the bytes. Numbers of messages and of
+// rings are put in, as only chance would hit them.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -16,6 +18,7 @@
 #include "lanes/lane.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "lanes/mapped/host_lanes.hpp"
+#include "peer/messages.hpp"
 #include "script.hpp"
 #include "tests/support/loopback/loopback.hpp"
 
@@ -70,13 +73,40 @@ class TwoBoard final : public Board {
   std::map<std::string, std::string> values;
 };
 
+// In place of a message's kind: a write.
+constexpr auto kWrite = static_cast<transport::Kind>(255);
+struct Write : transport::Head {
+  std::uint64_t offset;
+  std::uint32_t bytes, line;  // how many lines were written before, as the number says it
+};
+
 struct Rogue final : fabric::Events {
   bool on_incoming(fabric::Link&, fabric::Bytes) override { return false; }
   void on_up(fabric::Link&) override { is_up = true; }
   void on_down(fabric::Link&, Code) override { is_down = true; }
-  void on_message(fabric::Link&, fabric::Bytes) override {}
+  void on_message(fabric::Link&, fabric::Bytes bytes) override {
+    transport::Head head;
+    transport::LaneAnswerMessage answer;
+    transport::LaneKeyMessage given;
+    fabric::Bytes data;
+    if (!transport::read_message(bytes, head, data)) return;
+    if (head.kind == transport::Kind::lane_answer && transport::read_message(bytes, answer, data) &&
+        answer.code == 0)
+      ring = answer.ring;
+    if (head.kind == transport::Kind::lane_key && transport::read_message(bytes, given, data))
+      key = given.key;
+  }
 
   bool is_up = false, is_down = false;
+  std::uint32_t ring = 0;  // the victim's number of the last one
+  fabric::Key key{};       // of a ring, the last
+};
+
+struct Request : fabric::WorkRequest {
+  Request() {
+    done = [](fabric::WorkRequest& of, Code) noexcept { --static_cast<Request&>(of).under_way; };
+  }
+  int under_way = 0;
 };
 
 struct World {
@@ -169,6 +199,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   lanes->start_get(1, {4096, kBytes, 1, 1}, 0, wanted.data() + kBytes, kBytes, completions[0]);
   lanes->start_put(1, {4096, kBytes, 1, 1}, 0, wanted.data() + kBytes, kBytes, completions[1]);
 
+  std::vector<std::byte> source(2 * kRing, std::byte{1});
+  fabric::Registration registration;
+  must(endpoint->register_memory(source.data(), source.size(), 0, registration).ok());
+  Request writes;
   Script script{data, size};
   std::uint32_t number = 0;
   while (script.size > 0 && !rogue.is_down) {
@@ -190,12 +224,29 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::memcpy(message.data() + kPlace, place, sizeof place);
       }
     }
+    Write write{};
+    const bool writes_now = message.size() >= sizeof write && head.kind == kWrite;
+    if (writes_now) {
+      std::memcpy(static_cast<void*>(&write), message.data(), sizeof write);
+      // What lies behind it in the input is written, and then what is there.
+      std::memcpy(source.data(), message.data() + sizeof write, message.size() - sizeof write);
+      write.bytes = std::clamp<std::uint32_t>(write.bytes, 1, 2 * kRing);
+      if (write.reserved % 2 == 0) write.id = rogue.ring;
+    }
+    const auto post = [&] {
+      if (!writes_now) return endpoint->message(*link, message, {});
+      return endpoint->write(
+          *link, {source.data(), write.bytes}, registration, rogue.key, write.offset,
+          transport::write_number(write.id, std::uint64_t{write.line} * 64), writes);
+    };
     Code code;
-    while ((code = endpoint->message(*link, message, {})) == Code::again) {
+    while ((code = post()) == Code::again) {
       endpoint->poll(rogue);
       victim.step();
     }
     if (code != Code::ok) break;
+    if (writes_now) ++writes.under_way;
+    while (writes.under_way > 0) endpoint->poll(rogue);
     endpoint->poll(rogue);
     victim.step();
   }
@@ -204,6 +255,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (Completion& completion : completions) must(completion.is_done());
   endpoint->poll(rogue);
   endpoint->close(*link);
+  must(writes.under_way == 0);
+  endpoint->deregister(registration);
   for (std::size_t i = 0; i < 3 * kBytes; ++i)
     must((i >= kBytes && i < 2 * kBytes) ||
          (memory[i] == std::byte{0} && wanted[i] == std::byte{0}));

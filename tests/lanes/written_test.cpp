@@ -8,6 +8,7 @@
 #include "base/wait.hpp"
 #include "lanes/lane.hpp"
 #include "tests/lanes/loopback_rank.hpp"
+#include "tests/lanes/odd_member.hpp"
 
 namespace weft::testing {
 
@@ -168,6 +169,9 @@ TEST_CASE("a thread posts to its lane while another is in a poll, and takes no l
       ++received;
     }
   });
+  // Its watcher polls until its end.
+  std::atomic<int> in_poll{0};
+  std::atomic<bool> may_go{false};
   {
     Rank one(std::move(boards[0]), "20000", 1);
     SendMemory memory;
@@ -181,8 +185,7 @@ TEST_CASE("a thread posts to its lane while another is in a poll, and takes no l
       one.lanes->poll();
     }
     while (received < kBefore && now_ns() < limit) one.lanes->poll();
-    std::atomic<int> in_poll{0};
-    std::atomic<bool> may_go{false};
+    for (int i = 0; i < 100; ++i) one.lanes->poll();  // the key of the ring has come by now
     Network::of_process()->set_at_poll(one.address(0), [&] {
       if (may_go) return;
       in_poll = 1;
@@ -272,6 +275,68 @@ TEST_CASE("lanes that close with writes under way leave their places to others")
   const Reset reset;
   Network::of_process()->set_faults({.seed = 3, .max_delay_us = 50});
   CHECK(pass(300, 1 << 16, 1 << 16, mixed, 20).is_whole);
+}
+
+namespace {
+
+constexpr std::uint32_t kRingOfMember = 77;
+
+// Opens a lane to the member on the channel of this client, with entries of five bytes until it has
+// its full ring. Returns the lane's number.
+std::uint32_t open_to(test::OddMember& member, int client, std::uint32_t ring_bytes,
+                      SendLane& lane) {
+  const int channel = channel_number({static_cast<std::uint16_t>(client), 0, 0});
+  SendMemory memory;
+  memory.ring_bytes = ring_bytes;
+  REQUIRE(member.lanes->connect(1, channel, memory).code() == Code::again);
+  const auto asked = member.next<transport::LaneOpenMessage>(transport::Kind::lane_open);
+  transport::LaneAnswerMessage answer{};
+  answer.kind = transport::Kind::lane_answer;
+  answer.id = asked.id;
+  answer.ring = kRingOfMember + static_cast<std::uint32_t>(client);
+  member.say(answer, {}, true);
+  REQUIRE(member.poll_until([&] { return member.lanes->connect(1, channel, memory).ok(); }));
+  lane.open(*member.lanes, memory, 1 << 16, ring_bytes);
+  for (int i = 0; i < 10; ++i) REQUIRE(lane.send(1, 0, "entry", 5));
+  return asked.id;
+}
+
+void say_key(test::OddMember& member, std::uint32_t lane, std::uint64_t bytes) {
+  transport::LaneKeyMessage message{};
+  message.kind = transport::Kind::lane_key;
+  message.id = lane;
+  message.key = fabric::key_of({4096, bytes, 4711});
+  member.say(message, {}, true);
+}
+
+}  // namespace
+
+TEST_CASE("a member with more keys of a ring than a ring has is lost") {
+  const Reset reset;
+  test::OddMember member(test::remote_settings("20000"), "loopback",
+                         fabric::loopback::make_endpoint());
+  member.open();
+  SendLane lane;
+  const std::uint32_t number = open_to(member, 0, 1 << 16, lane);
+  for (std::uint64_t i = 1; i <= 3 && member.lanes->state(1) == PeerState::alive; ++i)
+    say_key(member, number, 64 * i);
+  CHECK(member.poll_until([&] { return member.lanes->state(1) == PeerState::dead; }));
+}
+
+TEST_CASE("mirrors are registered up to a limit; the entries of others go by messages") {
+  const Reset reset;
+  constexpr std::uint32_t kBytes = 200 << 20;
+  test::OddMember member(test::remote_settings("20000"), "loopback",
+                         fabric::loopback::make_endpoint());
+  member.open();
+  SendLane lanes[2];
+  for (int i = 0; i < 2; ++i) say_key(member, open_to(member, i, kBytes, lanes[i]), kBytes);
+  member.say(transport::Head{.kind = transport::Kind::ping});
+  (void)member.next<transport::Head>(transport::Kind::ack);
+  for (SendLane& lane : lanes) REQUIRE(lane.send(1, 0, "entry", 5));
+  const auto entries = member.next<transport::EntriesMessage>(transport::Kind::lane_entries);
+  CHECK(entries.id == kRingOfMember + 1);
+  CHECK(entries.position == 640);
 }
 
 }  // namespace weft::testing

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostWritten = 256 << 10;  // at once
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
 constexpr std::size_t kFirstRegistered = 256 << 10;  // of a ring
-constexpr std::size_t kMostRegistered = 256 << 20;   // of all rings
+constexpr std::size_t kMostRegistered = 256 << 20;   // of all rings, and of all mirrors
 // Polls between two readings of the clock, which cost as much as a poll without result. Before a
 // sleep the count begins anew, so that a thread that polls rarely reads it each time.
 constexpr unsigned kClockPolls = 16;
@@ -414,7 +414,6 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
   }
   ring.take(made, bytes);
   registered_rings_ += bytes;
-  ring.pinned_bytes += bytes;
   LaneKeyMessage message{};
   message.kind = Kind::lane_key;
   message.id = lane.writer;
@@ -431,13 +430,16 @@ bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
   Mirror& mirror = *lane->mirror;
   const std::uint64_t bytes =
       std::min<std::uint64_t>(fabric::parts_of(message.key).bytes, mirror.memory.bytes());
-  if (bytes <= mirror.registered_bytes || bytes % kLine != 0) return false;
+  if (bytes <= mirror.registered_bytes || bytes % kLine != 0 || !mirror.grows()) return false;
+  // Without memory for that, messages go on.
+  if (registered_mirrors_ + bytes > kMostRegistered) return true;
   fabric::Registration made;
   if (!or_no_memory(
           [&] { return endpoint_->register_memory(mirror.memory.data(), bytes, 0, made); }))
     return true;
   const std::lock_guard guard(lane->lock);
   mirror.take(made, bytes);
+  registered_mirrors_ += bytes;
   lane->key = message.key;
   return true;
 }

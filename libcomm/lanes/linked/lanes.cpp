@@ -232,14 +232,15 @@ void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) 
   forget_pair(peer, lane->channel);
   free_send_lanes_.push_back(index_of(lane->number));
   if (lane->back != nullptr) lane->back->back = nullptr;
-  if (lane->mirror != nullptr) {
-    // Writes under way end with the link, if not before.
-    if (lane->mirror->registered_bytes > 0 && lane->mirror->under_way > 0)
+  if (Mirror* mirror = lane->mirror.get(); mirror != nullptr) {
+    registered_mirrors_ -= mirror->pinned_bytes;
+    // What is under way is reported, with the end of its link if not before. A registered mirror is
+    // not read any more after that.
+    if (mirror->under_way > 0)
       retired_.push_back(std::move(lane->mirror));
-    else if ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || lane->mirror->was_cut_off)
-      lost_memory_.push_back(std::move(lane->mirror->memory));
-    else if (lane->mirror->under_way > 0)
-      retired_.push_back(std::move(lane->mirror));
+    else if (mirror->registered_bytes == 0 &&
+             ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || mirror->was_cut_off))
+      lost_memory_.push_back(std::move(mirror->memory));
   }
   lane.reset();
 }

@@ -36,10 +36,13 @@ struct RingMemory {
   explicit RingMemory(fabric::Endpoint& by) : endpoint(by) {}
   RingMemory(const RingMemory&) = delete;
   ~RingMemory() { deregister(); }
+  // False: it has grown, and is never registered again.
+  bool grows() const { return num_made < made.size(); }
   // Takes a registration of the first `bytes`, which are more than before.
   void take(const fabric::Registration& registration, std::size_t bytes) {
     made.at(num_made++) = registration;
     registered_bytes = bytes;
+    pinned_bytes += bytes;
   }
   // Before the endpoint's end.
   void deregister() noexcept {

@@ -267,8 +267,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
   std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
-  std::size_t lane_memory_ = 0;       // that rings take
-  std::size_t registered_rings_ = 0;  // bytes of rings here that devices write
+  std::size_t lane_memory_ = 0;  // that rings take
+  // Bytes of rings here that devices write, and of mirrors that they read.
+  std::size_t registered_rings_ = 0, registered_mirrors_ = 0;
   // Of the channels' readers: of one client's thread.
   std::map<int, std::unique_ptr<Arrivals>> arrivals_;
   std::vector<std::unique_ptr<Mirror>> retired_;  // of closed lanes, and the fabric may read there

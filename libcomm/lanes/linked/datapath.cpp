@@ -17,7 +17,6 @@ constexpr std::uint64_t kMostWritten = 256 << 10;  // at once
 constexpr std::uint64_t kHeldMax = 131072;
 constexpr std::uint64_t kLine = kEntryAlign;
 constexpr std::size_t kFirstRegistered = 256 << 10;  // of a ring
-constexpr std::size_t kMostRegistered = 256 << 20;   // of all rings, and of all mirrors
 // Polls between two readings of the clock, which cost as much as a poll without result. Before a
 // sleep the count begins anew, so that a thread that polls rarely reads it each time.
 constexpr unsigned kClockPolls = 16;
@@ -325,9 +324,8 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       message.offset % kLine != 0)
     return false;
   if ((message.flags & kFullRing) != 0) {
-    if (message.offset != 0 || lane->ring != nullptr) return false;
-    auto ring = std::make_unique<RingMemory>(*endpoint_);
-    if (!ring->memory.map(lane->ring_bytes + kRingPage)) {
+    if (message.offset != 0 || lane->ring.memory.data() != nullptr) return false;
+    if (!lane->ring.memory.map(lane->ring_bytes + kRingPage)) {
       // It comes again over the next link.
       if (lane->short_ns == 0) lane->short_ns = now_ns_;
       if (now_ns_ - lane->short_ns > timeout_ns_) throw std::bad_alloc();
@@ -335,19 +333,17 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
       peer.link.back_off(now_ns_);
       return true;
     }
-    lane->ring = std::move(ring);
-    lane->full.ring = lane->ring->memory.data();
+    lane->full.ring = lane->ring.memory.data();
     // relaxed: made visible with the count of arrived bytes.
     lane->full.from.store(arrived, std::memory_order_relaxed);
   }
-  const bool is_full = lane->ring != nullptr;
+  const bool is_full = lane->ring.memory.data() != nullptr;
   if (!is_within(message.offset, message.bytes, 0,
-                 is_full ? lane->ring->memory.bytes() : sizeof lane->initial))
+                 is_full ? lane->ring.memory.bytes() : sizeof lane->initial))
     return false;
-  std::memcpy((is_full ? lane->ring->memory.data() : lane->initial) + message.offset, data.data(),
+  std::memcpy((is_full ? lane->ring.memory.data() : lane->initial) + message.offset, data.data(),
               data.size());
-  if (is_full && message.offset + message.bytes > lane->ring->registered_bytes)
-    register_ring(*lane);
+  if (is_full && message.offset + message.bytes > lane->ring.registered_bytes) register_ring(*lane);
   // First the credit: a thread that answers an arrived entry finds its own ring empty.
   if (SendLaneState* back = lane->back; back != nullptr) {
     const std::uint64_t word = back->credit.load(std::memory_order_relaxed);
@@ -385,8 +381,8 @@ void RemoteLanes::on_written(fabric::Link& link, std::uint32_t number, std::size
       ((lane->number ^ number) & 0xff'ffff) != 0)
     return;
   const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
-  if (lane->ring == nullptr || number != write_number(lane->number, arrived) ||
-      bytes % kLine != 0 || bytes > lane->ring->registered_bytes)
+  if (number != write_number(lane->number, arrived) || bytes % kLine != 0 ||
+      bytes > lane->ring.registered_bytes)
     return lose(peer, "writes what is no entry");
   count_arrived(*lane, bytes);
 }
@@ -395,12 +391,12 @@ void RemoteLanes::on_written(fabric::Link& link, std::uint32_t number, std::size
 // first the part that most never leave. Without memory for that, messages go on.
 void RemoteLanes::register_ring(ReceiveLaneState& lane) {
   if (!endpoint_->limits().writes || lane.lacks_registration) return;
-  RingMemory& ring = *lane.ring;
+  RingMemory& ring = lane.ring;
   const std::size_t all = ring.memory.bytes();
   const std::size_t bytes = ring.registered_bytes == 0 ? std::min(all, kFirstRegistered) : all;
   Status status;
   fabric::Registration made;
-  if (registered_rings_ + bytes > kMostRegistered)
+  if (registered_rings_ + bytes > most_registered_)
     status = {Code::no_memory, "rings have all the memory that they may pin"};
   else
     status = or_no_memory([&] {
@@ -408,17 +404,21 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
     });
   if (!status) {
     lane.lacks_registration = true;
-    log_line(LogLevel::info, job_.rank(), "{}: entries of {} go by messages: {}", name(),
-             job_.describe(lane.peer->rank), status.text());
+    (void)or_no_memory([&] {
+      log_line(LogLevel::info, job_.rank(), "{}: entries of {} go by messages: {}", name(),
+               job_.describe(lane.peer->rank), status.text());
+    });
     return;
   }
-  ring.take(made, bytes);
-  registered_rings_ += bytes;
   LaneKeyMessage message{};
   message.kind = Kind::lane_key;
   message.id = lane.writer;
-  message.key = ring.registration().key;
-  lane.peer->link.post_control(message, sizeof message);
+  message.key = made.key;
+  // Without room for the message the next entry tries again.
+  if (or_no_memory([&] { return lane.peer->link.post(message, sizeof message, {}); }) != Code::ok)
+    return endpoint_->deregister(made);
+  ring.take(made, bytes);
+  registered_rings_ += bytes;
 }
 
 // The mirror is registered as far as the ring is.
@@ -432,7 +432,7 @@ bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
       std::min<std::uint64_t>(fabric::parts_of(message.key).bytes, mirror.memory.bytes());
   if (bytes <= mirror.registered_bytes || bytes % kLine != 0 || !mirror.grows()) return false;
   // Without memory for that, messages go on.
-  if (registered_mirrors_ + bytes > kMostRegistered) return true;
+  if (registered_mirrors_ + bytes > most_registered_) return true;
   fabric::Registration made;
   if (!or_no_memory(
           [&] { return endpoint_->register_memory(mirror.memory.data(), bytes, 0, made); }))

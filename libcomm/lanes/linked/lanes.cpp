@@ -255,10 +255,8 @@ void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
   peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
   forget_pair(peer, reverse_channel(lane->channel));
   free_receive_lanes_.push_back(index_of(lane->number));
-  if (lane->ring != nullptr) {
-    registered_rings_ -= lane->ring->pinned_bytes;
-    lane->ring->deregister();
-  }
+  registered_rings_ -= lane->ring.pinned_bytes;
+  lane->ring.deregister();
   if (kept != nullptr) *kept = std::move(lane);
   lane.reset();
 }
@@ -285,7 +283,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
     return {Code::bad_argument, "it has that lane already"};
   const std::size_t place = free_place(receive_lanes_, free_receive_lanes_);
   if (place >= kMaxLanes) return Code::no_memory;
-  auto made = std::make_unique<ReceiveLaneState>();
+  auto made = std::make_unique<ReceiveLaneState>(*endpoint_);
   made->arrivals = &arrivals_of(channel);
   made->peer = &peer;
   made->channel = channel;

@@ -118,6 +118,7 @@ struct SendLaneState {
 };
 
 struct ReceiveLaneState {
+  explicit ReceiveLaneState(fabric::Endpoint& endpoint) : ring(endpoint) {}
   RankPeer* peer = nullptr;
   int channel = 0;
   std::uint32_t number = 0;
@@ -127,9 +128,9 @@ struct ReceiveLaneState {
   bool owes_credit = false;
   bool owes_count = false;
   bool lacks_registration = false;
-  std::uint64_t word = 0;            // of credit, last given
-  std::unique_ptr<RingMemory> ring;  // once full
-  std::uint64_t short_ns = 0;        // since when there has been no memory for it
+  std::uint64_t word = 0;      // of credit, last given
+  RingMemory ring;             // once full
+  std::uint64_t short_ns = 0;  // since when there has been no memory for it
   FullRing full;
   SendLaneState* back = nullptr;
 

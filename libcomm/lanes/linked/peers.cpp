@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/lock_limit.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "lanes/linked/remote_lanes.hpp"
@@ -20,6 +21,7 @@ namespace weft::transport {
 namespace {
 
 constexpr std::size_t kLeastPerTick = 16;
+constexpr std::size_t kMostRegistered = 256 << 20;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
 // The longest sleep between two polls of a leaving rank, should a fabric's descriptor not report
 // anything.
@@ -68,6 +70,8 @@ RemoteLanes::RemoteLanes(Members& job, HostLanes& local, std::unique_ptr<fabric:
       to_(to),
       timeout_ns_(std::max<std::uint64_t>(job.settings().ns(Setting::peer_timeout_ms), 1)),
       silence_ns_(timeout_ns_ - timeout_ns_ / 10),
+      // The links' own buffers, which all need, have the rest.
+      most_registered_(std::min(kMostRegistered, lock_limit_bytes() / 4)),
       lives_(static_cast<std::size_t>(job.size()) + (to == To::foreign ? kMaxForeignProcesses : 0)),
       peers_(lives_.size()) {}
 

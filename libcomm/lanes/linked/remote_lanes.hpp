@@ -255,6 +255,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   const std::uint64_t timeout_ns_;
   const std::uint64_t silence_ns_;  // early enough that all report it by the timeout
   std::uint64_t secret_ = 0, next_key_ = 0, key_secret_ = 0;
+  const std::size_t most_registered_;             // bytes of all rings, and as many of all mirrors
   mutable std::vector<Life> lives_;               // by rank
   std::vector<std::unique_ptr<RankPeer>> peers_;  // by rank; null: not used yet
   std::vector<RankPeer*> known_;                  // the peers that are not null

@@ -1,10 +1,13 @@
 // Entries that a fabric writes into the ring, once that is registered.
+#include <fmt/core.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/os/lock_limit.hpp"
 #include "base/wait.hpp"
 #include "lanes/lane.hpp"
 #include "tests/lanes/loopback_rank.hpp"
@@ -324,6 +327,10 @@ TEST_CASE("a member with more keys of a ring than a ring has is lost") {
 }
 
 TEST_CASE("mirrors are registered up to a limit; the entries of others go by messages") {
+  if (lock_limit_bytes() / 4 < std::size_t{256} << 20) {
+    fmt::print(stderr, "skipped: the limit of registered mirrors, as ulimit -l is lower\n");
+    return;
+  }
   const Reset reset;
   constexpr std::uint32_t kBytes = 200 << 20;
   test::OddMember member(test::remote_settings("20000"), "loopback",

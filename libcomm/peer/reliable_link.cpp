@@ -151,7 +151,7 @@ Code ReliableLink::write_once(fabric::Bytes from, const fabric::Registration& so
                               fabric::WorkRequest& request) {
   if (state_ != State::up) return Code::peer_lost;
   if (!resend_.all_sent() && !is_held_) return Code::again;
-  return endpoint_->write(*link_, from, source, key, offset, number, request);
+  return write_clear(from, source, key, offset, number, request);
 }
 
 void ReliableLink::send_unsent() {
@@ -206,10 +206,7 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
                                              std::uint64_t now_ns) {
   const Update update(*this);
   // A ping is no answer: where only the way back is broken, that is all that comes.
-  if (head.kind != Kind::ping) {
-    last_received_ns_ = now_ns;
-    was_sent_ = false;
-  }
+  if (head.kind != Kind::ping) note_sign_of_life(now_ns);
   bool is_new = true;
   if (retains()) {
     if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {

@@ -4,18 +4,13 @@
 #include <cstddef>
 #include <optional>
 
+#include "base/os/mapping.hpp"
 #include "coll/shm/team.hpp"
 
 namespace weft::coll {
 
 struct ShmSegment {
-  ShmSegment() = default;
-  ~ShmSegment();
-  ShmSegment(const ShmSegment&) = delete;
-  ShmSegment& operator=(const ShmSegment&) = delete;
-
-  void* memory = nullptr;
-  std::size_t bytes = 0;
+  Mapping memory;
   ShmTree tree;  // of the team
   std::optional<ShmTeam> team;
 };

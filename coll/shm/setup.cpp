@@ -2,7 +2,6 @@
 // /proc/PID/fd/FD, so that nothing is left behind however a process ends.
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -13,14 +12,13 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "base/os/file_size.hpp"
+#include "base/os/shared_memory.hpp"
 #include "base/shortage.hpp"
 #include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/plan_run.hpp"
 #include "coll/shm/segment.hpp"
 #include "coll/shm/team.hpp"
 #include "lanes/copy_policy.hpp"
-#include "lanes/mapped/arena.hpp"
 
 namespace weft::coll {
 namespace {
@@ -47,11 +45,6 @@ void smaller(const void* in, void* inout, std::size_t count, void*) {
     std::int32_t& least = static_cast<std::int32_t*>(inout)[i];
     if (value < least) least = value;
   }
-}
-
-void* map(int fd, std::size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
 }
 
 bool wait_outside(void* object, const WaitCondition& condition) {
@@ -118,10 +111,6 @@ bool write_outside(void* object, int member, const void* from, std::uint64_t to,
 
 }  // namespace
 
-ShmSegment::~ShmSegment() {
-  if (memory != nullptr) munmap(memory, bytes);
-}
-
 ShmTeam* Team::make_shm() {
   // Allocate everything first: a failure here leaves shm_tried_ unset, and after it all members
   // take part in the agreement.
@@ -133,33 +122,30 @@ ShmTeam* Team::make_shm() {
   if (scratch(kLine) == nullptr) throw std::bad_alloc();
   shm_tried_ = true;
   if (!is_local_ || size() > kMaxShmMembers) return nullptr;
-  segment->bytes = ShmTeam::segment_bytes(size());
+  const std::size_t bytes = ShmTeam::segment_bytes(size());
+  Mapping& memory = segment->memory;
 
   Offer offer{};
-  int fd = -1;
+  Descriptor file;
   if (rank_ == 0) {
-    fd = memfd_create("weft-coll", MFD_CLOEXEC);
-    if (fd >= 0 && size_file(fd, segment->bytes)) segment->memory = map(fd, segment->bytes);
-    if (segment->memory == nullptr)
+    Status made = make_shared_file("weft-coll", bytes, file);
+    if (made) made = memory.map_file(file.get(), bytes);
+    if (!made)
       log_line(LogLevel::info, engine_.rank(),
                "no shared memory for a team of {}, collectives use messages: {}", size(),
-               std::strerror(errno));
+               made.text());
     const std::string& crowded_setting = job.settings().text(Setting::coll_crowded);
     const bool crowded = crowded_setting == "auto" ? job.is_crowded() : crowded_setting == "yes";
-    offer = {job.member(engine_.rank()).pid, segment->memory != nullptr ? fd : -1, segment->bytes,
+    offer = {job.member(engine_.rank()).pid, memory ? file.get() : -1, bytes,
              reinterpret_cast<std::uintptr_t>(&kProbe), crowded};
   }
   Status status = run_steps(*this, Collective::bcast, {nullptr, &offer}, nullptr,
                             [&](Plan& plan, const Group& group) {
                               bcast_binomial(plan, group, kOutput, sizeof offer, 0);
                             });
-  if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == segment->bytes) {
-    const int theirs = shm::open_of(offer.pid, offer.fd);
-    if (theirs >= 0) {
-      segment->memory = map(theirs, segment->bytes);
-      ::close(theirs);
-    }
-    if (segment->memory == nullptr)
+  if (status && rank_ != 0 && offer.fd >= 0 && offer.bytes == bytes) {
+    const Descriptor theirs(open_of(offer.pid, offer.fd));
+    if (!theirs || fixed_bytes(theirs.get()) < bytes || !memory.map_file(theirs.get(), bytes))
       log_line(LogLevel::info, engine_.rank(),
                "cannot map /proc/{}/fd/{}, collectives use messages: {}", offer.pid, offer.fd,
                std::strerror(errno));
@@ -168,7 +154,7 @@ ShmTeam* Team::make_shm() {
   const bool direct = job.settings().flag(Setting::direct_copy) && status &&
                       (rank_ == 0 || (read_process(offer.pid, &probe, offer.probe, sizeof probe) &&
                                       probe == kProbe));
-  bool usable = segment->memory != nullptr;
+  bool usable = static_cast<bool>(memory);
   for (const int member : members_)
     if (usable && member != engine_.rank())
       usable = or_no_memory([&] { return engine_.open_doorbell(member); }).ok();
@@ -180,12 +166,11 @@ ShmTeam* Team::make_shm() {
                        [&](Plan& plan, const Group& group) {
                          allreduce_recursive_doubling(plan, group, kOutput, {2, sizeof have[0]});
                        });
-  if (fd >= 0) ::close(fd);
   if (!status || have[0] == 0) return nullptr;
   const bool shares_cache = std::ranges::all_of(
       members_, [&](int member) { return job.share_cache(members_[0], member); });
   shm_ = &segment->team.emplace(
-      static_cast<std::byte*>(segment->memory), rank_, size(), offer.crowded != 0, segment->tree,
+      memory.data(), rank_, size(), offer.crowded != 0, segment->tree,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},

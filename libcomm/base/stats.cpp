@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,7 +15,8 @@
 #include <mutex>
 #include <vector>
 
-#include "base/os/file_size.hpp"
+#include "base/os/mapping.hpp"
+#include "base/os/shared_memory.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::stats {
@@ -50,19 +50,11 @@ std::string_view text_of(const char (&text)[N]) {
 class Own {
  public:
   Own() {
-    const int fd = memfd_create(kFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) return;
-    void* mapped = MAP_FAILED;
-    if (size_file(fd, sizeof(Page)) &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-      mapped = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) {
-      ::close(fd);
+    if (!make_shared_file(kFileName, sizeof(Page), file_) ||
+        !mapping_.map_file(file_.get(), sizeof(Page)))
       return;
-    }
-    fd_ = fd;
     // A zeroed page equals a constructed one, except for the magic.
-    page_ = static_cast<Page*>(mapped);
+    page_ = reinterpret_cast<Page*>(mapping_.data());
     page_->magic = kMagic;
   }
 
@@ -102,7 +94,7 @@ class Own {
     const std::lock_guard guard(lock_);
     if (page_ != nullptr) set_text(page_->name, name);
   }
-  int fd() const noexcept { return fd_; }
+  int fd() const noexcept { return page_ == nullptr ? -1 : file_.get(); }
 
   std::array<std::uint64_t, kNumCounters> sum(std::string_view peer) {
     const std::lock_guard guard(lock_);
@@ -144,8 +136,9 @@ class Own {
   }
 
   std::mutex lock_;
-  Page* page_ = nullptr;
-  int fd_ = -1;
+  Descriptor file_;
+  Mapping mapping_;
+  Page* page_ = nullptr;  // null: there is no memory for it
   std::vector<Row*> free_;
   std::map<std::pair<std::string, std::string>, Row*> past_;
 };

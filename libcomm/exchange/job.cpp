@@ -20,8 +20,6 @@ extern char** environ;
 namespace weft::transport {
 namespace {
 
-static_assert(std::size(RemoteMemory{}.keys) == fabric::kNumFabrics);
-
 void run_background(bool /*before_sleep*/) {
   if (const Background* work = background) work->work(work->argument);
 }
@@ -159,17 +157,20 @@ bool Job::is_alive(int rank) const {
 }
 
 Status Job::Impl::name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory) {
-  memory = {made.address, bytes, {}, members->rank(), 0, made.address};
-  memory.keys[0] = {made.region, made.extra};
+  memory = {made.address, bytes, made.address, {}, members->rank()};
+  MemoryKey key;
+  key.names[0] = {made.region, made.extra};
+  set_key(memory, key);
   for (auto* lanes : fabrics->remote()) {
     if (Status status = lanes->share(address, bytes, made); !status) {
       (void)unshare(memory);
       return status;
     }
     const std::size_t index = lanes->limits().number;
-    memory.keys[index] = {made.region, made.extra};
+    key.names[index] = {made.region, made.extra};
     // Either the owner's address or 0, as the device requires.
-    if (made.address != memory.address) memory.counted |= 1u << index;
+    if (made.address != memory.address) key.counted |= 1u << index;
+    set_key(memory, key);
   }
   return {};
 }
@@ -206,12 +207,12 @@ Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) 
 }
 
 Status Job::Impl::unshare(const RemoteMemory& memory) {
-  Status first = local->unshare(MappingCache::fabric_memory(memory));
+  const MemoryKey key = key_of(memory);
+  Status first = local->unshare(key.memory(memory, 0));
   for (auto* lanes : fabrics->remote()) {
-    const auto& key = memory.keys[lanes->limits().number];
-    if (key.region == 0 && key.extra == 0) continue;
-    Status status = lanes->unshare(
-        {address_for(memory, lanes->limits().number), memory.bytes, key.region, key.extra});
+    const MemoryName name = key.memory(memory, lanes->limits().number);
+    if (number_of(name) == 0) continue;
+    Status status = lanes->unshare(name);
     if (first.ok()) first = status;
   }
   return first;

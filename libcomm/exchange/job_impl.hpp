@@ -14,6 +14,7 @@
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
 #include "exchange/agreement.hpp"
+#include "exchange/memory_key.hpp"
 #include "job/members.hpp"
 #include "lanes/fabrics.hpp"
 #include "lanes/lanes.hpp"
@@ -30,10 +31,10 @@ class MappingCache {
   ~MappingCache();
   // Returns the address of the memory here, or null with the reason; unsupported: use get and put.
   std::byte* find(HostLanes& lanes, const RemoteMemory& memory, Code& code) noexcept {
-    const std::uint64_t number = memory.keys[0].number();
+    const std::uint64_t number = memory.number();
     MappedMemory& entry = entries_[number % kNumEntries];
     if (entry.number == number && entry.peer == memory.owner && entry.is_valid()) [[likely]] {
-      std::byte* data = entry.find(fabric_memory(memory));
+      std::byte* data = entry.find(key_of(memory).memory(memory, 0));
       code = data != nullptr ? Code::ok : Code::bad_argument;
       return data;
     }
@@ -41,16 +42,13 @@ class MappingCache {
   }
   // Makes the window show memory that find() has just returned.
   void show(const RemoteMemory& memory) noexcept {
-    const MappedMemory& entry = entries_[memory.keys[0].number() % kNumEntries];
+    const MappedMemory& entry = entries_[memory.number() % kNumEntries];
     window_.data = entry.data;
     window_.address = entry.address;
     window_.bytes = entry.bytes;
     window_.current = entry.current;
     window_.number = entry.number;
     window_.owner = entry.peer;
-  }
-  static MemoryName fabric_memory(const RemoteMemory& memory) noexcept {
-    return {memory.address, memory.bytes, memory.keys[0].region, memory.keys[0].extra};
   }
 
  private:
@@ -119,7 +117,7 @@ struct Job::Impl {
       });
     return state.get();
   }
-  // The route to a rank: its fabric, and that fabric's index in RemoteMemory::keys.
+  // The route to a rank: its fabric, and that fabric's index in MemoryKey::names.
   struct Route {
     Lanes* lanes = nullptr;  // null: none
     std::size_t key = 0;
@@ -127,15 +125,9 @@ struct Job::Impl {
   const Route& route(int rank) const noexcept { return routes[static_cast<std::size_t>(rank)]; }
   // The name of the memory in the fabric to its owner.
   MemoryName memory_on_route(const RemoteMemory& memory) const noexcept {
-    const std::size_t index = route(memory.owner).key;
-    const auto& key = memory.keys[index];
-    return {address_for(memory, index), memory.bytes, key.region, key.extra};
+    return key_of(memory).memory(memory, route(memory.owner).key);
   }
-  // The address in terms of keys[index]: an offset in its registration, or an address in the owner.
-  static std::uint64_t address_for(const RemoteMemory& memory, std::size_t index) noexcept {
-    return (memory.counted >> index & 1) != 0 ? memory.address - memory.start : memory.address;
-  }
-  // Shares memory that is `made` inside this host with other hosts, and fills in all its keys.
+  // Shares memory that is `made` inside this host with other hosts, and fills in its key.
   // After an error it is not shared at all.
   Status name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory);
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);

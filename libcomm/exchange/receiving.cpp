@@ -201,8 +201,10 @@ Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Rts& rts) noexcept 
     broken(thread, in, "the length in an RTS");
     return Code::corrupt;
   }
-  RemoteMemory memory{rts.address, sizeof(StagingHead) + rts.bytes, {}, in.peer, 0, 0};
-  memory.keys[job.route(in.peer).key] = {rts.region, rts.key};
+  RemoteMemory memory{rts.address, sizeof(StagingHead) + rts.bytes, 0, {}, in.peer};
+  MemoryKey key;
+  key.names[job.route(in.peer).key] = {rts.region, rts.key};
+  set_key(memory, key);
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   Code code = Code::ok;
   thread.in = &in;

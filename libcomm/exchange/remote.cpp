@@ -19,7 +19,7 @@ MappingCache::~MappingCache() {
 std::byte* MappingCache::map(HostLanes& lanes, MappedMemory& entry, const RemoteMemory& memory,
                              Code& code) noexcept {
   MappedMemory mapped;
-  code = lanes.map(memory.owner, fabric_memory(memory), mapped);
+  code = lanes.map(memory.owner, key_of(memory).memory(memory, 0), mapped);
   if (code != Code::ok) return nullptr;
   lanes_ = &lanes;
   if (entry.data != nullptr) {
@@ -27,7 +27,7 @@ std::byte* MappingCache::map(HostLanes& lanes, MappedMemory& entry, const Remote
     lanes.unmap(entry);
   }
   entry = mapped;
-  return entry.find(fabric_memory(memory));
+  return entry.find(key_of(memory).memory(memory, 0));
 }
 
 namespace {
@@ -42,8 +42,8 @@ Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t b
     return Code::bad_argument;
   const Job::Impl::Route& route = job.route(memory.owner);
   if (route.lanes == nullptr) return Code::unsupported;
-  const auto& key = memory.keys[route.key];
-  if (key.region == 0 && (route.key == 0 || key.extra == 0)) return Code::bad_argument;
+  const MemoryKey::Name name = key_of(memory).names[route.key];
+  if (name.region == 0 && (route.key == 0 || name.extra == 0)) return Code::bad_argument;
   ThreadState* const state = job.find_thread(thread);
   if (state == nullptr) return Code::no_memory;
   if (++state->num_calls % kCallsPerCheck == 0) job.engine->check_for_lost();
@@ -146,8 +146,8 @@ Token start(Job::Impl& impl, int thread, Access access, const RemoteMemory& ther
     completion->set(code);
   else
     impl.route(there.owner)
-        .lanes->begin(there.owner, access, impl.memory_on_route(there), 0, here, bytes, 0, 0,
-                      nullptr, *completion);
+        .lanes->begin(there.owner, {access, impl.memory_on_route(there), 0, here, bytes},
+                      *completion);
   return token;
 }
 

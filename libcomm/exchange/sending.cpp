@@ -233,9 +233,8 @@ Code ExchangeBase::Impl::send_run(Thread& thread, int destination,
 
 Code ExchangeBase::Impl::send_rts(Thread& thread, Out& out, const StagingPool::Buffer& buffer,
                                   std::size_t bytes) {
-  const std::size_t index = job.route(out.peer).key;
-  const auto& key = buffer.memory.keys[index];
-  const Rts rts{Job::Impl::address_for(buffer.memory, index), bytes, key.region, key.extra};
+  const MemoryName name = key_of(buffer.memory).memory(buffer.memory, job.route(out.peer).key);
+  const Rts rts{name.address, bytes, name.region, name.extra};
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const Code code = until_room(thread, out, [&] {

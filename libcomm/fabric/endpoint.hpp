@@ -37,6 +37,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+#include "base/os/mapping.hpp"
 #include "weft/copy.hpp"
 #include "weft/status.hpp"
 
@@ -153,10 +155,9 @@ class Mapped {
   // A descriptor of memory from allocate(), for a peer with these rights; kWrite or kAtomic make it
   // writable. The caller closes it.
   virtual Status share(const void* address, std::uint32_t rights, int& descriptor) = 0;
-  // Maps `bytes` of what a peer shared; closes the descriptor. corrupt: it is shorter, or could
-  // become shorter.
-  virtual Status map(int descriptor, std::size_t bytes, std::uint32_t rights, std::byte*& at) = 0;
-  virtual void unmap(std::byte* at, std::size_t bytes) = 0;
+  // Maps `bytes` of what a peer shared. corrupt: it is shorter, or could become shorter.
+  virtual Status map(const Descriptor& file, std::size_t bytes, std::uint32_t rights,
+                     Mapping& mapping) = 0;
 
  protected:
   ~Mapped() = default;

@@ -1,16 +1,16 @@
 #include "job/sharing.hpp"
-#include "base/os/file_size.hpp"
-#include "base/os/host_name.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <string_view>
+
+#include "base/os/host_name.hpp"
+#include "base/os/shared_memory.hpp"
 
 namespace weft {
 namespace {
@@ -47,28 +47,16 @@ std::string permitted_capabilities() {
 }  // namespace
 
 SharingProbe::SharingProbe() : content_(random_number()) {
-  fd_ = memfd_create("weft-probe", MFD_CLOEXEC);
-  if (fd_ < 0 || content_ == 0 || !is_file_size_allowed(sizeof content_) ||
-      pwrite(fd_, &content_, sizeof content_, 0) != static_cast<ssize_t>(sizeof content_)) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-}
-
-SharingProbe::~SharingProbe() {
-  if (fd_ >= 0) close(fd_);
+  if (content_ == 0 || !make_shared_file("weft-probe", sizeof content_, file_) ||
+      pwrite(file_.get(), &content_, sizeof content_, 0) != static_cast<ssize_t>(sizeof content_))
+    file_ = {};
 }
 
 bool can_share(int pid, int fd, std::uint64_t content) {
   if (fd < 0) return false;
-  // For writing, as all later uses.
-  const int theirs =
-      open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (theirs < 0) return false;
+  const Descriptor theirs(open_of(pid, fd, O_NONBLOCK));
   std::uint64_t found = 0;
-  const bool same = pread(theirs, &found, sizeof found, 0) == sizeof found && found == content;
-  close(theirs);
-  return same;
+  return theirs && pread(theirs.get(), &found, sizeof found, 0) == sizeof found && found == content;
 }
 
 std::string machine_identity() {

@@ -11,21 +11,20 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+
 namespace weft {
 
 // A file in memory for others to try on, open while the object lives.
 class SharingProbe {
  public:
   SharingProbe();
-  ~SharingProbe();
-  SharingProbe(const SharingProbe&) = delete;
-  SharingProbe& operator=(const SharingProbe&) = delete;
 
-  int fd() const { return fd_; }  // -1: none could be made, and no process can open it
+  int fd() const { return file_.get(); }  // -1: none could be made, and no process can open it
   std::uint64_t content() const { return content_; }
 
  private:
-  int fd_ = -1;
+  Descriptor file_;
   std::uint64_t content_ = 0;
 };
 

@@ -6,11 +6,9 @@
 
 namespace weft {
 
-Code Lanes::finish(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
-                   std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-                   std::uint64_t* previous) noexcept {
+Code Lanes::finish(int peer, const RemoteAccess& access) noexcept {
   Completion completion;
-  begin(peer, access, there, offset, here, bytes, operand, compare, previous, completion);
+  begin(peer, access, completion);
   for (unsigned i = 0; !completion.is_done(); ++i) {
     remote_->poll();
     if (i >= 64) sched_yield();

@@ -102,39 +102,36 @@ class Lanes {
   virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
 
   // Begins an access that ends with `completion`; it and the memory must last until then. Where a
-  // processor does it, it is done on return. here: of a get or put. Atomics change `bytes` = 8; cas
-  // stores `operand` if the word equals `compare`; *previous: the word's value before.
-  virtual void begin(int peer, Access access, const MemoryName& there, std::size_t offset,
-                     void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-                     std::uint64_t* previous, Completion& completion) noexcept = 0;
+  // processor does it, it is done on return.
+  virtual void begin(int peer, const RemoteAccess& access, Completion& completion) noexcept = 0;
   void start_get(int peer, const MemoryName& from, std::size_t offset, void* to, std::size_t bytes,
                  Completion& completion) noexcept {
-    begin(peer, Access::get, from, offset, to, bytes, 0, 0, nullptr, completion);
+    begin(peer, {Access::get, from, offset, to, bytes}, completion);
   }
   void start_put(int peer, const MemoryName& to, std::size_t offset, const void* from,
                  std::size_t bytes, Completion& completion) noexcept {
-    begin(peer, Access::put, to, offset, const_cast<void*>(from), bytes, 0, 0, nullptr, completion);
+    begin(peer, {Access::put, to, offset, const_cast<void*>(from), bytes}, completion);
   }
   // Complete on return.
   Code get(int peer, const MemoryName& from, std::size_t offset, void* to,
            std::size_t bytes) noexcept {
-    return finish(peer, Access::get, from, offset, to, bytes);
+    return finish(peer, {Access::get, from, offset, to, bytes});
   }
   Code put(int peer, const MemoryName& to, std::size_t offset, const void* from,
            std::size_t bytes) noexcept {
-    return finish(peer, Access::put, to, offset, const_cast<void*>(from), bytes);
+    return finish(peer, {Access::put, to, offset, const_cast<void*>(from), bytes});
   }
   Code put_once(int peer, const MemoryName& to, std::size_t offset, const void* from,
                 std::size_t bytes) noexcept {
-    return finish(peer, Access::put_once, to, offset, const_cast<void*>(from), bytes);
+    return finish(peer, {Access::put_once, to, offset, const_cast<void*>(from), bytes});
   }
   Code cas(int peer, const MemoryName& word, std::size_t offset, std::uint64_t compare,
            std::uint64_t swap, std::uint64_t& previous) noexcept {
-    return finish(peer, Access::cas, word, offset, nullptr, 8, swap, compare, &previous);
+    return finish(peer, {Access::cas, word, offset, nullptr, 8, swap, compare, &previous});
   }
   Code fetch_add(int peer, const MemoryName& word, std::size_t offset, std::uint64_t value,
                  std::uint64_t& previous) noexcept {
-    return finish(peer, Access::fetch_add, word, offset, nullptr, 8, value, 0, &previous);
+    return finish(peer, {Access::fetch_add, word, offset, nullptr, 8, value, 0, &previous});
   }
 
   // Remote peers die silently. The first call for a peer begins to watch it, so ask only about
@@ -150,9 +147,7 @@ class Lanes {
 
  private:
   // Polls until it is done.
-  Code finish(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
-              std::size_t bytes, std::uint64_t operand = 0, std::uint64_t compare = 0,
-              std::uint64_t* previous = nullptr) noexcept;
+  Code finish(int peer, const RemoteAccess& access) noexcept;
 
   const LaneLimits limits_;
   transport::RemoteLanes* const remote_;

@@ -184,7 +184,7 @@ void Session::note_used() {
 // Under lock_: takes a request that the fabric can do on the rail, and that nothing must precede.
 bool Session::take_for(Rail& rail, NodeRequest& request) {
   const RemoteRegion& region = *request.region;
-  if (request.has_tag || region.state != RemoteRegion::State::ready || region.mapped != nullptr ||
+  if (request.has_tag || region.state != RemoteRegion::State::ready || region.mapped ||
       region.key_on(rail.theirs) == nullptr || check(request, region) != Code::ok ||
       !can_do(rail.endpoint->limits(), request) || is_striped(request))
     return false;

@@ -23,7 +23,6 @@ struct NodeRequest : AccessRequest {
   bool is_repost = false;       // was in flight when the link broke
   bool was_tagged = false;      // its notification is sent
   bool was_put = false;         // by the fabric
-  std::uint8_t num_breaks = 0;  // of links with this request
   std::uint32_t put_after = 0;  // the last message before the put
   Code code = Code::ok;         // once it has ended
   Operation* operation = nullptr;

@@ -13,9 +13,6 @@
 namespace weft::transport {
 
 namespace {
-// A request under which more links break, and for longer than the timeout, is assumed to break
-// them.
-constexpr std::uint8_t kMaxLinkBreaks = 16;
 constexpr std::size_t kMaxWithdrawn = 65536;  // handles of a peer
 }  // namespace
 
@@ -113,8 +110,8 @@ bool Session::advance(NodeRequest& request, RequestList& finished) {
     end_request(request, refused, finished);
     return true;
   }
-  if (region.mapped != nullptr) {
-    do_mapped(request, region.mapped + request.offset);
+  if (region.mapped) {
+    do_mapped(request, region.mapped.data() + request.offset);
     post_tag(request);
     end_request(request, Code::ok, finished);
     return true;
@@ -207,16 +204,16 @@ void Session::on_request_done(NodeRequest& request, Code code) {
     leave_rail(request);
     drop_posted(*request.region);
     const bool is_broken = code == Code::peer_lost || code == Code::cancelled;
-    const bool atomic = is_atomic(request.access);
+    const bool is_once = request.is_once();
     if (is_broken && state() == State::lost) code = Code::peer_lost;
-    if (is_broken && state() != State::lost && !atomic && !is_main) {
+    if (is_broken && state() != State::lost && !is_once && !is_main) {
       waiting_.push_back(request);
       make_busy();
-    } else if (is_broken && state() != State::lost && !atomic) {
+    } else if (is_broken && state() != State::lost && !is_once) {
       repost(request);
     } else {
       if (code == Code::ok) count_moved(request);
-      request.code = is_broken && atomic && state() != State::lost ? Code::outcome_unknown : code;
+      request.code = is_broken && is_once && state() != State::lost ? Code::outcome_unknown : code;
       finished.push_back(request);
     }
     if (!waiting_.empty()) make_busy();
@@ -230,9 +227,7 @@ void Session::on_request_done(NodeRequest& request, Code code) {
 void Session::repost(NodeRequest& request) {
   const std::uint64_t now = now_ns();
   if (request.num_breaks == 0) request.broken_ns = now;
-  if (request.num_breaks < kMaxLinkBreaks)
-    ++request.num_breaks;
-  else if (now > request.broken_ns + transport_.timeout_ns())
+  if (request.count_break() && now > request.broken_ns + transport_.timeout_ns())
     retry_limit_reached_ = true;
   request.is_repost = true;
   request.is_asked = false;
@@ -294,10 +289,10 @@ void Session::add_use(RegionUse& use) {
   std::lock_guard lock(lock_);
   RemoteRegion& region = *use.region;
   region.uses.push_back(&use);
-  if (region.state != RemoteRegion::State::ready || region.mapped == nullptr) return;
+  if (region.state != RemoteRegion::State::ready || !region.mapped) return;
   use.bytes = region.bytes;
   use.rights = region.rights;
-  use.base.store(region.mapped, std::memory_order_release);
+  use.base.store(region.mapped.data(), std::memory_order_release);
 }
 
 void Session::remove_use(RegionUse& use) {
@@ -336,12 +331,12 @@ void Session::end_region(RemoteRegion& region, Code why) {
   }
   region.state = RemoteRegion::State::gone;
   region.why = why;
-  if (region.mapped == nullptr) return;
+  if (!region.mapped) return;
   for (RegionUse* use : region.uses) use->base.store(nullptr, std::memory_order_relaxed);
   heavy_fence();  // pairs with the compiler's in RegionUse::enter
   for (RegionUse* use : region.uses)
     while (use->busy.load(std::memory_order_acquire)) cpu_relax();
-  endpoint()->mapped()->unmap(std::exchange(region.mapped, nullptr), region.bytes);
+  region.mapped = {};
 }
 
 bool Session::on_device_key(const DeviceKeyMessage& message) {
@@ -379,19 +374,19 @@ bool Session::on_resolved(const ResolvedMessage& message, int* descriptor) {
   if (!refused && descriptor != nullptr) {
     fabric::Mapped* mapped = endpoint()->mapped();
     if (mapped == nullptr) return false;
-    Status status =
-        mapped->map(std::exchange(*descriptor, -1), region->bytes, region->rights, region->mapped);
-    if (status == Code::corrupt) return false;
-    if (!status) region->mapped = nullptr;  // no room here: target-side emulation does it all
+    const Descriptor file(std::exchange(*descriptor, -1));
+    // Without room here target-side emulation does it all.
+    if (mapped->map(file, region->bytes, region->rights, region->mapped) == Code::corrupt)
+      return false;
   }
   if (!refused) region->state = RemoteRegion::State::ready;
   if (is_withdrawn) let_go(*region);
-  if (region->mapped != nullptr)
+  if (region->mapped)
     for (RegionUse* use : region->uses) {
       use->bytes = region->bytes;
       use->rights = region->rights;
       // release: the two stores before it.
-      use->base.store(region->mapped, std::memory_order_release);
+      use->base.store(region->mapped.data(), std::memory_order_release);
     }
   make_busy();  // for requests that wait for it
   // Only the map and this function refer to it.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fabric/endpoint.hpp"
+#include "rma/memory.hpp"
 
 namespace weft {
 
@@ -15,6 +16,18 @@ constexpr bool is_atomic(Access access) noexcept { return access >= Access::cas;
 constexpr fabric::Atomic atomic_of(Access access) noexcept {
   return access == Access::cas ? fabric::Atomic::compare_swap : fabric::Atomic::fetch_add;
 }
+
+// What an access does, in terms of a job's ranks.
+struct RemoteAccess {
+  Access access;
+  MemoryName there;
+  std::size_t offset = 0;  // in it
+  void* here = nullptr;    // of a get or put
+  std::size_t bytes = 0;   // 8 of an atomic
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;          // cas stores `operand` if the word equals this
+  std::uint64_t* previous = nullptr;  // to be the word's value before an atomic
+};
 
 }  // namespace weft
 
@@ -29,7 +42,16 @@ struct AccessRequest : fabric::WorkRequest {
   std::size_t bytes = 0;
   std::size_t moved = 0;  // by target-side emulation: bytes of a get received, of a put sent
   std::uint64_t operand = 0, compare = 0;
-  std::uint64_t previous = 0;  // the word's value before an atomic
+  std::uint64_t previous = 0;   // the word's value before an atomic
+  std::uint8_t num_breaks = 0;  // of links, while the fabric had it
+
+  // Counts a link that broke under it. True: so many have that the request itself is the reason.
+  bool count_break() noexcept {
+    constexpr std::uint8_t kMostBreaks = 16;
+    return num_breaks == kMostBreaks || ++num_breaks == kMostBreaks;
+  }
+  // Returns true if it must not be done again after a break, when it may have been done.
+  bool is_once() const noexcept { return is_atomic(access) || access == Access::put_once; }
 };
 
 // Returns true if the fabric can do the request; target-side emulation does the others.

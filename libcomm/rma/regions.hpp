@@ -90,9 +90,9 @@ struct RemoteRegion {
   std::uint32_t rights = 0;
   std::uint32_t devices = 0;      // of the owner that have keys, a bit each
   std::vector<fabric::Key> keys;  // by device
-  std::byte* mapped = nullptr;
-  std::size_t num_posted = 0;  // requests that the fabric has
-  bool is_withdrawn = false;   // let go once num_posted is 0
+  Mapping mapped;                 // empty: it is not mapped here
+  std::size_t num_posted = 0;     // requests that the fabric has
+  bool is_withdrawn = false;      // let go once num_posted is 0
   std::vector<RegionUse*> uses;
 
   // The key on this device of the owner; null: target-side emulation does it.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exchange/job_impl.hpp"
+#include "exchange/memory_key.hpp"
 #include "exchange/wire.hpp"
 #include "fabric/ring.hpp"
 #include "lanes/mapped/arena.hpp"
@@ -127,7 +128,7 @@ void write_entry(Exchange<Message>& exchange, Job& job, const Message& good, std
   head->immediate = first->immediate;
   std::memcpy(ring + kEntryAlign + sizeof *head, data, length);
   head->state.store(2u << 8 | kind, std::memory_order_release);
-  arena->unmap_lane(ring, ring_bytes);
+  arena->unmap_lane(ring);
 }
 
 // Receives the good one, and is told of the other.
@@ -172,7 +173,7 @@ void announce_unaligned(Job& job) {
     void* address = nullptr;
     RemoteMemory mine;
     REQUIRE(job.allocate(4096, address, mine).ok());
-    const Rts rts{mine.address + 8, sizeof(Wide), mine.keys[0].region, 0};
+    const Rts rts{mine.address + 8, sizeof(Wide), key_of(mine).names[0].region, 0};
     write_entry(exchange, job, Wide{}, kRts, &rts, sizeof rts);
   } else if (job.rank() == 0) {
     receive_up_to_trouble(exchange);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <thread>
 
+#include "exchange/memory_key.hpp"
 #include "tests/exchange/ranks.hpp"
 #include "tests/support/loopback/loopback.hpp"
 
@@ -25,7 +26,9 @@ namespace {
 
 // As every fabric names it.
 RemoteMemory with_region(RemoteMemory memory, std::uint32_t (*change)(std::uint32_t)) {
-  for (auto& key : memory.keys) key.region = change(key.region);
+  MemoryKey key = key_of(memory);
+  for (auto& name : key.names) name.region = change(name.region);
+  set_key(memory, key);
   return memory;
 }
 
@@ -168,7 +171,7 @@ TEST_CASE("memory that is not there, or no longer, is refused", "[job]") {
     EXPECT(refused(with_region(good, [](std::uint32_t region) { return region + (1 << 16); }), 8));
     EXPECT(refused(with_region(good, [](std::uint32_t) { return 0u; }), 8));
     bad = good;
-    for (auto& key : bad.keys) key = {};
+    set_key(bad, {});
     EXPECT(refused(bad, 8));
     for (const int owner : {-1, num_ranks, 1 << 30}) {
       bad = good;
@@ -221,7 +224,9 @@ TEST_CASE("no key is made from another one", "[job]") {
           RemoteMemory forged = from;
           forged.address += static_cast<std::uint64_t>(distance);
           forged.start = forged.address;
-          for (auto& key : forged.keys) key = {key.region + region - 4, key.extra + extra - 4};
+          MemoryKey key = key_of(forged);
+          for (auto& name : key.names) name = {name.region + region - 4, name.extra + extra - 4};
+          set_key(forged, key);
           std::uint64_t word = 0;
           EXPECT(job.rdma_read(0, forged, &word, 8) == Code::bad_argument);
           EXPECT(job.rdma_write(0, forged, &word, 8) == Code::bad_argument);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "exchange/memory_key.hpp"
 #include "tests/exchange/probe.hpp"
 
 namespace weft::testing {
@@ -188,11 +189,15 @@ void use_wrong_memory(Job& job) {
     REQUIRE(job.cas(0, bad, 0, 1).code == Code::bad_argument);
     for (const std::uint32_t bits : {1u << 31, 1u << 20, 1u << 16, 0xffffu}) {
       bad = good;
-      for (auto& key : bad.keys) key.region ^= bits;
+      MemoryKey key = key_of(good);
+      for (auto& name : key.names) name.region ^= bits;
+      set_key(bad, key);
       REQUIRE(refused(bad, 8));
     }
     bad = good;
-    for (auto& key : bad.keys) key.region = 0;
+    MemoryKey none = key_of(good);
+    for (auto& name : none.names) name.region = 0;
+    set_key(bad, none);
     REQUIRE(refused(bad, 8));
     bad = good;
     bad.owner = static_cast<int>((peer + 1) % 3);  // the key of another

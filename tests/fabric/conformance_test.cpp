@@ -536,25 +536,24 @@ TEST_CASE("mapped memory is the same on both sides, and read-only where only tha
     if (owner == nullptr) return;
     void* memory = nullptr;
     REQUIRE(owner->allocate(10'000, memory).ok());
-    int descriptor = -1;
-    std::byte *writable = nullptr, *readable = nullptr;
-    REQUIRE(owner->share(memory, kRead | kWrite, descriptor).ok());
-    REQUIRE(user->map(descriptor, 10'000, kRead | kWrite, writable).ok());
-    REQUIRE(owner->share(memory, kRead, descriptor).ok());
-    const int copy = ::dup(descriptor);
-    std::byte* refused = nullptr;
-    CHECK(user->map(copy, 10'000, kRead | kWrite, refused).code() == Code::no_memory);
-    const int another = ::dup(descriptor);
-    CHECK(user->map(another, 1 << 20, kRead, refused).code() == Code::corrupt);
-    REQUIRE(user->map(descriptor, 10'000, kRead, readable).ok());
+    const auto shared = [&](std::uint32_t rights) {
+      int descriptor = -1;
+      REQUIRE(owner->share(memory, rights, descriptor).ok());
+      return Descriptor(descriptor);
+    };
+    Mapping writable, readable, refused;
+    REQUIRE(user->map(shared(kRead | kWrite), 10'000, kRead | kWrite, writable).ok());
+    const Descriptor read_only = shared(kRead);
+    CHECK(user->map(read_only, 10'000, kRead | kWrite, refused).code() == Code::no_memory);
+    CHECK(user->map(read_only, 1 << 20, kRead, refused).code() == Code::corrupt);
+    REQUIRE(user->map(read_only, 10'000, kRead, readable).ok());
     static_cast<char*>(memory)[9999] = 'x';
-    CHECK(readable[9999] == std::byte{'x'});
-    writable[0] = std::byte{'y'};
+    CHECK(readable.data()[9999] == std::byte{'x'});
+    writable.data()[0] = std::byte{'y'};
     CHECK(static_cast<char*>(memory)[0] == 'y');
     owner->release(memory);
-    CHECK(readable[0] == std::byte{'y'});  // nobody else's as long as it is mapped
-    user->unmap(writable, 10'000);
-    user->unmap(readable, 10'000);
+    CHECK(readable.data()[0] == std::byte{'y'});  // nobody else's as long as it is mapped
+    int descriptor = -1;
     CHECK(owner->share(memory, kRead, descriptor).code() == Code::not_found);
   });
 }

@@ -38,7 +38,7 @@ struct Victim {
     LaneEntry* entry = nullptr;
     if (!arena->take_lane(kRing, true, entry, first_ring)) std::abort();
   }
-  ~Victim() { arena->unmap_lane(first_ring, kRing); }
+  ~Victim() { arena->unmap_lane(first_ring); }
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Mapping: anonymous memory, whole pages; they cost nothing until they are touched. One thread.
+// Mapping: mapped memory, whole pages, which cost nothing until they are touched. One thread.
 #include <cstddef>
 #include <utility>
 
@@ -18,12 +18,18 @@ class Mapping {
     return *this;
   }
   ~Mapping();
-  // Maps the memory; call it once. no_memory, with what to do about it.
+  // Maps memory of this process alone. no_memory, with what to do about it. Call one of the two,
+  // once.
   Status map(std::size_t bytes);
+  // Maps a part of a shared file (shared_memory.hpp); offset: a multiple of the page size.
+  Status map_file(int fd, std::size_t bytes, bool is_writable = true, std::size_t offset = 0);
+  explicit operator bool() const noexcept { return data_ != nullptr; }
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  Status map(int fd, std::size_t bytes, int rights, int flags, std::size_t offset);
+
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -70,7 +70,7 @@ struct ShmLink : Link {
   bool peer_is_gone = false;
   bool is_closed = false;
   int socket = -1;
-  std::byte* memory = nullptr;
+  Mapping memory;
 
   // Sets which events the peer wakes this side for.
   void arm(bool wants) {
@@ -79,7 +79,6 @@ struct ShmLink : Link {
   }
   ~ShmLink() {
     if (socket >= 0) ::close(socket);
-    if (memory != nullptr) ::munmap(memory, kLinkBytes);
   }
 };
 
@@ -125,10 +124,10 @@ class ShmEndpoint final : public Endpoint, private Mapped {
   Status share(const void* address, std::uint32_t rights, int& descriptor) override {
     return segments_.share(address, (rights & (kWrite | kAtomic)) != 0, descriptor);
   }
-  Status map(int descriptor, std::size_t bytes, std::uint32_t rights, std::byte*& at) override {
-    return map_segment(descriptor, bytes, (rights & (kWrite | kAtomic)) != 0, at);
+  Status map(const Descriptor& file, std::size_t bytes, std::uint32_t rights,
+             Mapping& mapping) override {
+    return map_segment(file, bytes, (rights & (kWrite | kAtomic)) != 0, mapping);
   }
-  void unmap(std::byte* at, std::size_t bytes) override { ::munmap(at, bytes); }
 
   Status attach(std::unique_ptr<ShmLink> link, int side, Link*& out);
   void poll_often(ShmLink& link);
@@ -150,10 +149,10 @@ class ShmEndpoint final : public Endpoint, private Mapped {
 };
 
 Status ShmEndpoint::attach(std::unique_ptr<ShmLink> link, int side, Link*& out) {
-  auto& head = *reinterpret_cast<LinkHead*>(link->memory);
+  auto& head = *reinterpret_cast<LinkHead*>(link->memory.data());
   SideWords& own = head.sides[side];
   SideWords& peer = head.sides[1 - side];
-  std::byte* rings = link->memory + kHeadBytes;
+  std::byte* rings = link->memory.data() + kHeadBytes;
   link->writer.attach(rings + side * kRingStride, kRingStart, kRingMost, &peer.consumed);
   link->reader.attach(rings + (1 - side) * kRingStride, kRingMost, &own.consumed);
   link->peer_wants = &peer.wants;
@@ -177,11 +176,10 @@ Status ShmEndpoint::offer(Link*& out, std::vector<int>& descriptors) {
     return {Code::no_memory, fmt::format("cannot make a socket: {}", std::strerror(errno))};
   link->socket = pair[0];
   Descriptor other(pair[1]);
-  int file = -1;
-  if (Status status = make_segment("weft-link", kLinkBytes, file, link->memory); !status)
+  Descriptor memory;
+  if (Status status = make_segment("weft-link", kLinkBytes, memory, link->memory); !status)
     return status;
-  Descriptor memory(file);
-  reinterpret_cast<LinkHead*>(link->memory)->magic = kMagic;
+  reinterpret_cast<LinkHead*>(link->memory.data())->magic = kMagic;
   if (Status status = attach(std::move(link), 0, out); !status) return status;
   descriptors.clear();
   for (Descriptor* each : {&memory, &other}) descriptors.push_back(each->release());
@@ -196,13 +194,12 @@ Status ShmEndpoint::accept(std::span<const int> descriptors, Link*& out) {
   Descriptor memory(descriptors[0]), socket(descriptors[1]);
   auto link = std::make_unique<ShmLink>();
   link->socket = socket.release();
-  if (Status status = map_segment(memory.release(), kLinkBytes, true, link->memory); !status)
-    return status;
+  if (Status status = map_segment(memory, kLinkBytes, true, link->memory); !status) return status;
   int domain = 0;
   socklen_t length = sizeof domain;
   // No other socket guarantees that a send or recv does not block.
   if (::getsockopt(link->socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
-      domain != AF_UNIX || reinterpret_cast<LinkHead*>(link->memory)->magic != kMagic)
+      domain != AF_UNIX || reinterpret_cast<LinkHead*>(link->memory.data())->magic != kMagic)
     return {Code::corrupt, "a peer's link over shared memory is of another version"};
   return attach(std::move(link), 1, out);
 }

@@ -37,19 +37,18 @@ inline constexpr int kMaxThreads = 256;
 // Names memory of a rank: plain bytes, good in every process of the job. The owner's side checks
 // every access, so a forged or outdated name gives bad_argument, not other memory.
 struct RemoteMemory {
-  // The owner's name for it towards its own host and over each fabric to others.
-  struct Key {
-    std::uint32_t region = 0;
-    std::uint32_t extra = 0;
-    std::uint64_t number() const noexcept { return std::uint64_t{extra} << 32 | region; }
-  };
-
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
-  Key keys[4];
+  std::uint64_t start = 0;  // of all the memory that was allocated or shared, in the owner
+  std::byte key[36] = {};   // opaque: the owner's name for it, on its host and over each fabric
   std::int32_t owner = -1;
-  std::uint32_t counted = 0;  // bit k: users of keys[k] count addresses from `start`
-  std::uint64_t start = 0;    // of all the memory that was allocated or shared, in the owner
+
+  // Of the key: no other memory that its owner has now has the same. 0: no memory.
+  std::uint64_t number() const noexcept {
+    std::uint64_t first;
+    std::memcpy(&first, key, sizeof first);
+    return first;
+  }
 
   // The part [offset, offset + length); empty, and unusable, if that lies outside.
   RemoteMemory part(std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -86,7 +85,7 @@ struct alignas(64) Window {
   std::uint64_t address = 0;                            // in the owner
   std::uint64_t bytes = 0;                              // 0: none
   const std::atomic<std::uint64_t>* current = nullptr;  // the owner's; not `number`: released
-  std::uint64_t number = 0;                             // of the memory's first key
+  std::uint64_t number = 0;                             // RemoteMemory's
   std::int32_t owner = -1;
   std::uint32_t num_calls = 0;
 };
@@ -282,10 +281,9 @@ class WEFT_API Job {
     detail::Window& window = windows_[thread];
     const std::uint64_t offset = memory.address - window.address;
     // Every 256th call takes the slow path, which checks whether the owner is alive.
-    if (window.owner != memory.owner || window.number != memory.keys[0].number() ||
-        offset > window.bytes || memory.bytes > window.bytes - offset ||
-        bytes - 1 >= memory.bytes || ++window.num_calls % 256 == 0 ||
-        num_lost_->load(std::memory_order_relaxed) != 0 ||
+    if (window.owner != memory.owner || window.number != memory.number() || offset > window.bytes ||
+        memory.bytes > window.bytes - offset || bytes - 1 >= memory.bytes ||
+        ++window.num_calls % 256 == 0 || num_lost_->load(std::memory_order_relaxed) != 0 ||
         window.current->load(std::memory_order_acquire) != window.number)
       return nullptr;
     return window.data + offset;

@@ -11,16 +11,13 @@ namespace {
 constexpr std::size_t kMaxUnderWay = 64;  // with one peer; more wait here
 constexpr std::size_t kMaxOperations = 1 << 17;
 
-// More broken links than this are due to the operation itself.
-constexpr unsigned kMaxBreaks = 16;
-
 }  // namespace
 
-void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::size_t offset,
-                        void* here, std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-                        std::uint64_t* previous, Completion& completion) noexcept {
+void RemoteLanes::begin(int rank, const RemoteAccess& access, Completion& completion) noexcept {
+  const MemoryName& there = access.there;
+  const std::size_t offset = access.offset, bytes = access.bytes;
   if (offset > there.bytes || bytes > there.bytes - offset || there.region == 0 ||
-      (is_atomic(access) && (there.address + offset) % 8 != 0))
+      (is_atomic(access.access) && (there.address + offset) % 8 != 0))
     return completion.set(Code::bad_argument);
   if (bytes == 0) return completion.set(Code::ok);
   if (rank == job_.rank()) return completion.set(Code::unsupported);
@@ -44,15 +41,15 @@ void RemoteLanes::begin(int rank, Access access, const MemoryName& there, std::s
   RemoteOperation& operation = *free_operations_.back();
   free_operations_.pop_back();
   // A free one keeps no state of its last use.
-  operation.access = access;
-  operation.local = static_cast<std::byte*>(here);
+  operation.access = access.access;
+  operation.local = static_cast<std::byte*>(access.here);
   operation.bytes = bytes;
-  operation.operand = operand;
-  operation.compare = compare;
+  operation.operand = access.operand;
+  operation.compare = access.compare;
   operation.peer = peer;
   operation.completion = &completion;
   operation.range = {number_of(there), there.address + offset, bytes, there.bytes - offset};
-  operation.previous_to = previous;
+  operation.previous_to = access.previous;
   peer->waiting.push_back(operation);
   if (!pump_operations(*peer)) peer->make_busy();
 }
@@ -87,9 +84,9 @@ void RemoteLanes::fabric_done(fabric::WorkRequest& request, Code code) noexcept 
   RemoteLanes& lanes = *operation.lanes;
   operation.is_fabrics = false;
   if (code != Code::peer_lost && code != Code::cancelled) return lanes.end(operation, code);
-  if (is_atomic(operation.access) || operation.access == Access::put_once)
+  if (operation.is_once())
     lanes.finish(operation, Code::outcome_unknown);
-  else if (++operation.num_breaks == kMaxBreaks)
+  else if (operation.count_break())
     lanes.finish(operation, Code::peer_lost);
 }
 

@@ -152,7 +152,6 @@ struct RemoteOperation : AccessRequest {
   RemoteOperation *next = nullptr, *before = nullptr;
   bool is_under_way = false;  // else it waits
   bool is_fabrics = false;    // the fabric has it, until done()
-  unsigned num_breaks = 0;    // of links, while the fabric had it
 };
 
 struct RankPeer final : TargetSide::Memory {

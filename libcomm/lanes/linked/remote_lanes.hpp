@@ -62,9 +62,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status unshare(const MemoryName& memory) override;
   MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
 
-  void begin(int rank, Access access, const MemoryName& there, std::size_t offset, void* here,
-             std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-             std::uint64_t* previous, Completion& completion) noexcept override;
+  void begin(int rank, const RemoteAccess& access, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
   // Peers that have ended so far: while it stays the same, no state has changed.

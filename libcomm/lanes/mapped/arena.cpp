@@ -2,41 +2,25 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
 
-#include "base/os/file_size.hpp"
+#include "base/os/shared_memory.hpp"
 #include "base/shortage.hpp"
 
 namespace weft::shm {
 namespace {
 
-Status map(int fd, std::size_t offset, std::size_t bytes, std::byte*& base) {
-  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                       static_cast<off_t>(offset));
-  if (address == MAP_FAILED)
-    return {
-        Code::no_memory,
-        fmt::format("cannot map {} bytes of shared memory: {} (is the address space limited? see "
-                    "ulimit -v, or lower WEFT_RING_MAX_BYTES)",
-                    bytes, std::strerror(errno))};
-  base = static_cast<std::byte*>(address);
-  return {};
-}
-
-Status open_file(int pid, int fd, int& opened) {
-  opened = open_of(pid, fd);
-  if (opened >= 0) return {};
+Status open_file(int pid, int fd, Descriptor& opened) {
+  opened = Descriptor(open_of(pid, fd));
+  if (opened) return {};
   const int error = errno;
   if (error == ENOENT || ((error == EACCES || error == EPERM) && is_ending(pid)))
     return {Code::peer_lost, fmt::format("the shared memory of process {} is gone", pid)};
@@ -72,50 +56,8 @@ Made& made() {
 
 }  // namespace
 
-int open_of(int pid, int fd, int more) noexcept {
-  char path[64];
-  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", pid, fd).out = '\0';
-  const int opened = ::open(path, O_RDWR | O_CLOEXEC | more);
-  // Without /proc, as after chroot, the error shows nothing about the process.
-  if (opened < 0 && errno == ENOENT && access("/proc/self/fd", F_OK) != 0) errno = EACCES;
-  return opened;
-}
-
-bool is_ending(int pid) noexcept {
-  char text[512];
-  *fmt::format_to_n(text, sizeof text - 1, "/proc/{}/stat", pid).out = '\0';
-  const int fd = ::open(text, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT && access("/proc/self/stat", F_OK) == 0;
-  const ssize_t length = ::read(fd, text, sizeof text - 1);
-  close(fd);
-  if (length <= 0) return true;  // gone since
-  text[length] = '\0';
-  // Behind the name, which may have any bytes: state, six numbers, and the flags of the task.
-  const char* rest = std::strrchr(text, ')');
-  char state = '?';
-  unsigned flags = 0;
-  if (rest == nullptr || std::sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
-    return false;
-  constexpr unsigned kExiting = 0x4;  // the kernel's PF_EXITING
-  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
-}
-
-bool seal(int fd) noexcept {
-  return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-}
-
-bool is_sealed(int fd) noexcept {
-  const int seals = fcntl(fd, F_GET_SEALS);
-  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
-}
-
 Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
                      std::shared_ptr<Arena>& arena) {
-  const int fd = memfd_create("weft-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0)
-    return {Code::no_memory, fmt::format("cannot create shared memory: {} (does a seccomp profile "
-                                         "refuse memfd_create, or is ulimit -n too low?)",
-                                         std::strerror(errno))};
   // The memory for lanes is an address range until it is used, and may be any size the limits
   // allow; going over them would end the process with SIGXFSZ.
   std::size_t total = layout.mapped() + kLaneAddresses;
@@ -123,31 +65,22 @@ Status Arena::create(const ArenaLayout& layout, std::size_t lane_limit,
   getrlimit(RLIMIT_FSIZE, &limit);
   total = std::max<std::size_t>(layout.mapped(),
                                 std::min<std::size_t>(total, limit.rlim_cur / 4096 * 4096));
-  if (!size_file(fd, total) || !seal(fd)) {
-    const int error = errno;
-    close(fd);
-    return {Code::no_memory,
-            fmt::format("cannot size shared memory to {} bytes: {} (see ulimit -f)", total,
-                        std::strerror(error))};
-  }
-  std::byte* base = nullptr;
-  if (Status status = map(fd, 0, layout.mapped(), base); !status) {
-    close(fd);
-    return status;
-  }
-  if (const Code code = or_no_memory([&] { arena.reset(new Arena(base, fd, 0, layout, total)); });
-      code != Code::ok) {
-    munmap(base, layout.mapped());
-    close(fd);
+  Descriptor file;
+  if (Status status = make_shared_file("weft-arena", total, file); !status) return status;
+  Mapping mapping;
+  if (Status status = mapping.map_file(file.get(), layout.mapped()); !status) return status;
+  if (const Code code =
+          or_no_memory([&] { arena.reset(new Arena(std::move(mapping), layout, total)); });
+      code != Code::ok)
     return code;
-  }
+  arena->file_ = std::move(file);
   auto& header = arena->header();  // all other memory is zero
   header.total_bytes = total;
   header.lane_limit = lane_limit;
   header.num_local = layout.num_local;
   header.ring_bytes = layout.ring_bytes;
   header.magic = kArenaMagic;
-  made().add(fd, arena);
+  made().add(arena->fd(), arena);
   return {};
 }
 
@@ -157,27 +90,21 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<A
     if (arena) return {};
     return {Code::peer_lost, "the rank, a thread of this process, is gone"};
   }
-  int opened = -1;
+  Descriptor opened;
   if (Status status = open_file(pid, fd, opened); !status) return status;
-  struct stat info {};
-  const bool known = fstat(opened, &info) == 0;
-  const auto total = static_cast<std::size_t>(info.st_size);
-  if (!known || total < layout.mapped() || !is_sealed(opened)) {
-    close(opened);
+  const std::size_t total = fixed_bytes(opened.get());
+  if (total < layout.mapped())
     return {Code::corrupt, fmt::format("the shared memory of process {} has {} bytes, not {}", pid,
-                                       info.st_size, layout.mapped())};
-  }
-  std::byte* base = nullptr;
-  Status status = map(opened, 0, layout.mapped(), base);
-  close(opened);
-  if (!status) return status;
+                                       total, layout.mapped())};
+  Mapping mapping;
+  if (Status status = mapping.map_file(opened.get(), layout.mapped()); !status) return status;
   std::shared_ptr<Arena> mapped;
   if (const Code code =
-          or_no_memory([&] { mapped.reset(new Arena(base, fd, pid, layout, total)); });
-      code != Code::ok) {
-    munmap(base, layout.mapped());
+          or_no_memory([&] { mapped.reset(new Arena(std::move(mapping), layout, total)); });
+      code != Code::ok)
     return code;
-  }
+  mapped->pid_ = pid;
+  mapped->fd_ = fd;
   const auto& header = mapped->header();
   if (header.magic != kArenaMagic || header.num_local != layout.num_local ||
       header.ring_bytes != layout.ring_bytes || header.total_bytes != total)
@@ -189,11 +116,6 @@ Status Arena::open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<A
   return {};
 }
 
-Arena::~Arena() {
-  munmap(base_, layout_.mapped());
-  if (pid_ == 0) close(fd_);
-}
-
 Status Arena::map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring) {
   const std::lock_guard lock(lanes_mutex_);
   MappedLane* found = nullptr;
@@ -201,27 +123,25 @@ Status Arena::map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byt
   if (code != Code::ok) return code;
   MappedLane& lane = *found;
   if (lane.users == 0) {
-    int fd = fd_;
-    if (pid_ != 0) {
-      if (Status status = open_file(pid_, fd_, fd); !status) return status;
-    }
-    Status status = map(fd, layout_.mapped() + offset, ArenaLayout::stride(ring_bytes), lane.ring);
-    if (pid_ != 0) close(fd);
+    Descriptor opened;
+    if (pid_ != 0)
+      if (Status status = open_file(pid_, fd_, opened); !status) return status;
+    Status status =
+        lane.ring.map_file(pid_ != 0 ? opened.get() : file_.get(), ArenaLayout::stride(ring_bytes),
+                           true, layout_.mapped() + offset);
     if (!status) return status;
   }
   ++lane.users;
-  ring = lane.ring;
+  ring = lane.ring.data();
   return {};
 }
 
-void Arena::unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept {
+void Arena::unmap_lane(const std::byte* ring) noexcept {
   const std::lock_guard lock(lanes_mutex_);
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [ring](const auto& entry) {
-    return entry.second.ring == ring && entry.second.users > 0;
+    return entry.second.ring.data() == ring && entry.second.users > 0;
   });
-  if (lane == lanes_.end() || --lane->second.users > 0) return;
-  munmap(lane->second.ring, ArenaLayout::stride(ring_bytes));
-  lanes_.erase(lane);
+  if (lane != lanes_.end() && --lane->second.users == 0) lanes_.erase(lane);
 }
 
 // Takes a free entry, if possible one whose room has so many bytes; null: there is none.
@@ -309,7 +229,7 @@ void Arena::free_lane(LaneEntry& entry) noexcept {
   std::uint32_t ring_bytes = 0;
   if (!read_lane(entry, offset, ring_bytes)) return;
   const std::size_t bytes = ArenaLayout::stride(ring_bytes);
-  fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
             static_cast<off_t>(layout_.mapped() + offset), static_cast<off_t>(bytes));
   entry.consumed.store(0, std::memory_order_relaxed);
   // release: pairs with the acquire in take_entry().

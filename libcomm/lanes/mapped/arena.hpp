@@ -21,6 +21,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/os/descriptor.hpp"
+#include "base/os/mapping.hpp"
 #include "lanes/channel.hpp"
 #include "rma/memory.hpp"
 #include "weft/status.hpp"
@@ -109,18 +111,6 @@ inline constexpr std::uint32_t kMaxRingBytes = 1u << 30;
 // run out, however many lanes of whatever sizes come and go.
 inline constexpr std::uint64_t kLaneAddresses = std::uint64_t{kMaxLanes} * 4 * kMaxRingBytes;
 
-// Opens for reading and writing the file that another process has open as `fd`; -1: see errno.
-// more: flags.
-int open_of(int pid, int fd, int more = 0) noexcept;
-
-// True if the process is gone or ending: its files are closed, some time before its watchers are
-// notified, and longer if it had much memory.
-bool is_ending(int pid) noexcept;
-
-// A file that others map must not shrink under their feet.
-bool seal(int fd) noexcept;
-bool is_sealed(int fd) noexcept;
-
 // The words between the owner and one local peer outside the ring.
 struct LaneControl {
   // Written by the peer, which reads the owner's messages: bytes of the ring consumed so far.
@@ -173,32 +163,31 @@ class Arena {
   // of one process get its single mapping, which lives until the last of them releases it: then
   // their accesses to it are ordered by the same atomics, for the compiler's tools to see.
   static Status open(int pid, int fd, const ArenaLayout& layout, std::shared_ptr<Arena>& arena);
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  int fd() const noexcept { return fd_; }
-  ArenaHeader& header() noexcept { return *reinterpret_cast<ArenaHeader*>(base_); }
+  int fd() const noexcept { return file_.get(); }
+  ArenaHeader& header() noexcept { return *reinterpret_cast<ArenaHeader*>(at(0)); }
   Doorbell& doorbell(int number) noexcept {
-    return reinterpret_cast<Doorbell*>(base_ + layout_.doorbells())[number];
+    return reinterpret_cast<Doorbell*>(at(layout_.doorbells()))[number];
   }
   LaneControl& control(std::size_t local) noexcept {
-    return reinterpret_cast<LaneControl*>(base_ + layout_.controls())[local];
+    return reinterpret_cast<LaneControl*>(at(layout_.controls()))[local];
   }
   SharedCopy& copy(std::size_t index) noexcept {
-    return reinterpret_cast<SharedCopy*>(base_ + layout_.copies())[index];
+    return reinterpret_cast<SharedCopy*>(at(layout_.copies()))[index];
   }
   AtomicRequest& request(std::size_t local) noexcept {
-    return reinterpret_cast<AtomicRequest*>(base_ + layout_.requests())[local];
+    return reinterpret_cast<AtomicRequest*>(at(layout_.requests()))[local];
   }
   std::byte* ring(std::size_t local) noexcept {
-    return base_ + layout_.rings() + local * ArenaLayout::stride(layout_.ring_bytes);
+    return at(layout_.rings() + local * ArenaLayout::stride(layout_.ring_bytes));
   }
   SharedMemory& shared(std::uint32_t index) noexcept {
-    return reinterpret_cast<SharedMemory*>(base_ + layout_.shared())[index];
+    return reinterpret_cast<SharedMemory*>(at(layout_.shared()))[index];
   }
   LaneEntry& entry(std::uint32_t index) noexcept {
-    return reinterpret_cast<LaneEntry*>(base_ + layout_.directory())[index];
+    return reinterpret_cast<LaneEntry*>(at(layout_.directory()))[index];
   }
 
   // As a peer: takes an entry with memory for a ring of this size and maps the ring. The entry is
@@ -208,21 +197,24 @@ class Arena {
   Status take_lane(std::uint32_t ring_bytes, bool is_limited, LaneEntry*& entry, std::byte*& ring);
   // Maps the ring that an entry names. corrupt if it does not lie in the arena.
   Status map_lane(LaneEntry& entry, std::uint32_t& ring_bytes, std::byte*& ring);
-  void unmap_lane(const std::byte* ring, std::uint32_t ring_bytes) noexcept;
+  void unmap_lane(const std::byte* ring) noexcept;
   // As the owner: the entry and its memory, cleared, are free for others. One that names no ring in
   // the arena stays taken.
   void free_lane(LaneEntry& entry) noexcept;
 
  private:
-  Arena(std::byte* base, int fd, int pid, const ArenaLayout& layout, std::size_t total)
-      : base_(base), fd_(fd), pid_(pid), layout_(layout), total_(total) {}
+  Arena(Mapping mapping, const ArenaLayout& layout, std::size_t total)
+      : mapping_(std::move(mapping)), layout_(layout), total_(total) {}
   LaneEntry* take_entry(std::size_t bytes) noexcept;
   bool read_lane(LaneEntry& entry, std::uint64_t& offset, std::uint32_t& ring_bytes) const noexcept;
   Status map_slice(std::uint64_t offset, std::uint32_t ring_bytes, std::byte*& ring);
 
-  std::byte* base_;
-  int fd_;   // in the owner
-  int pid_;  // 0: our own
+  std::byte* at(std::size_t offset) noexcept { return mapping_.data() + offset; }
+
+  Mapping mapping_;
+  Descriptor file_;  // our own arena's
+  int pid_ = 0;      // a peer's arena: the owner's process, and its descriptor there
+  int fd_ = -1;
   ArenaLayout layout_;
   std::size_t total_;  // size of the file
 
@@ -234,7 +226,7 @@ class Arena {
 
   // One mapping of a ring for all its users in this process, for the same reason as of the arena.
   struct MappedLane {
-    std::byte* ring = nullptr;
+    Mapping ring;
     int users = 0;
   };
   std::mutex lanes_mutex_;

@@ -39,7 +39,7 @@ class ArenaLanes final : public HostLanes {
   explicit ArenaLanes(Members& job) : HostLanes({.fabric = "shm"}, nullptr), job_(job) {}
   ~ArenaLanes() override {
     server_.reset();  // it uses the members below
-    for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
+    for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring);
     for (const Local& local : locals_)
       if (local.pidfd >= 0) close(local.pidfd);
   }
@@ -119,7 +119,7 @@ class ArenaLanes final : public HostLanes {
     const std::lock_guard lock(setup_);
     std::erase_if(lanes_, [&](const Lane& lane) {
       if (lane.client != client) return false;
-      lane.arena->unmap_lane(lane.ring, lane.ring_bytes);
+      lane.arena->unmap_lane(lane.ring);
       if (lane.entry != nullptr) {
         accepted_[static_cast<std::size_t>(lane.entry - &own_->entry(0))] = false;
         own_->free_lane(*lane.entry);
@@ -198,18 +198,17 @@ class ArenaLanes final : public HostLanes {
     return regions_.describe(address, bytes);
   }
 
-  void begin(int peer, Access access, const MemoryName& there, std::size_t offset, void* here,
-             std::size_t bytes, std::uint64_t operand, std::uint64_t compare,
-             std::uint64_t* previous, Completion& completion) noexcept override {
-    if (access == Access::get) return completion.set(move<false>(peer, there, offset, here, bytes));
-    if (access <= Access::put_once)
-      return completion.set(move<true>(peer, there, offset, here, bytes));
+  void begin(int peer, const RemoteAccess& a, Completion& completion) noexcept override {
+    if (a.access == Access::get)
+      return completion.set(move<false>(peer, a.there, a.offset, a.here, a.bytes));
+    if (a.access <= Access::put_once)
+      return completion.set(move<true>(peer, a.there, a.offset, a.here, a.bytes));
     shm::AtomicOperation operation =
-        access == Access::cas
-            ? shm::AtomicOperation{shm::AtomicRequest::kCas, {}, compare, operand, 0}
-            : shm::AtomicOperation{shm::AtomicRequest::kFetchAdd, {}, operand, 0, 0};
-    const Code code = on_word(peer, there, offset, operation);
-    *previous = operation.previous;
+        a.access == Access::cas
+            ? shm::AtomicOperation{shm::AtomicRequest::kCas, {}, a.compare, a.operand, 0}
+            : shm::AtomicOperation{shm::AtomicRequest::kFetchAdd, {}, a.operand, 0, 0};
+    const Code code = on_word(peer, a.there, a.offset, operation);
+    *a.previous = operation.previous;
     completion.set(code);
   }
 

@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/os/file_size.hpp"
+#include "base/os/shared_memory.hpp"
 #include "base/shortage.hpp"
 #include "lanes/mapped/arena.hpp"
 
@@ -80,37 +78,20 @@ Status make_secret(std::uint64_t& secret) {
   return {Code::unsupported, fmt::format("no random numbers: {}", std::strerror(errno))};
 }
 
-OwnRegions::~OwnRegions() {
-  for (auto& [address, region] : regions_) {
-    munmap(reinterpret_cast<void*>(address - kPageBytes), region.bytes);
-    close(region.fd);
-  }
-}
-
 Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
   if (bytes == 0 || bytes > (std::size_t{1} << 46))
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   std::uint64_t secret = 0;
   if (Status status = make_secret(secret); !status) return status;
   const std::size_t total = kPageBytes + round_to_pages(bytes);
-  const int fd = memfd_create(kRegionName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0 || fd >= 1 << kFdBits) {
-    if (fd >= 0) close(fd);
-    return {Code::no_memory, fmt::format("cannot create shared memory: {} (see ulimit -n)",
-                                         fd < 0 ? std::strerror(errno) : "too many open files")};
-  }
-  void* base = MAP_FAILED;
-  if (size_file(fd, total) && seal(fd))
-    base = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) {
-    const int error = errno;
-    close(fd);
-    return {Code::no_memory,
-            fmt::format("cannot allocate {} bytes of shared memory: {}{}", bytes,
-                        std::strerror(error), error == EFBIG ? " (see ulimit -f)" : "")};
-  }
-  auto* header = static_cast<RegionHeader*>(base);
-  const auto start = reinterpret_cast<std::uintptr_t>(base) + kPageBytes;
+  Region region;
+  if (Status status = make_shared_file(kRegionName, total, region.file); !status) return status;
+  const int fd = region.file.get();
+  if (fd >= 1 << kFdBits)
+    return {Code::no_memory, "cannot create shared memory: too many open files"};
+  if (Status status = region.mapping.map_file(fd, total); !status) return status;
+  auto* header = reinterpret_cast<RegionHeader*>(region.mapping.data());
+  const auto start = reinterpret_cast<std::uintptr_t>(header) + kPageBytes;
   header->magic = kRegionMagic;
   header->address = start;
   header->bytes = bytes;
@@ -118,11 +99,9 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
   // release: pairs with the acquire in PeerRegions::find.
   header->number.store(number, std::memory_order_release);
   const std::unique_lock lock(mutex_);
-  if (const Code code = or_no_memory([&] { regions_[start] = {total, fd}; }); code != Code::ok) {
-    munmap(base, total);
-    close(fd);
+  if (const Code code = or_no_memory([&] { regions_.emplace(start, std::move(region)); });
+      code != Code::ok)
     return code;
-  }
   address = reinterpret_cast<void*>(start);
   memory = named(start, bytes, number);
   return {};
@@ -136,10 +115,8 @@ Status OwnRegions::release(void* address) {
   auto* header = reinterpret_cast<RegionHeader*>(found->first - kPageBytes);
   header->number.store(0, std::memory_order_release);
   // Peers may keep their mapping; the memory itself is freed at once.
-  fallocate(found->second.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes,
-            static_cast<off_t>(found->second.bytes - kPageBytes));
-  munmap(header, found->second.bytes);
-  close(found->second.fd);
+  fallocate(found->second.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes,
+            static_cast<off_t>(found->second.mapping.bytes() - kPageBytes));
   regions_.erase(found);
   return {};
 }
@@ -157,20 +134,16 @@ MemoryName OwnRegions::describe(const void* address, std::size_t bytes) const no
   return {start, bytes, 0, 0};
 }
 
-PeerRegion::~PeerRegion() {
-  if (base != nullptr) munmap(base, bytes);
-}
-
 const std::atomic<std::uint64_t>& PeerRegion::number() const noexcept {
-  return reinterpret_cast<const RegionHeader*>(base)->number;
+  return reinterpret_cast<const RegionHeader*>(mapping.data())->number;
 }
 
-std::byte* PeerRegion::data() const noexcept { return base + kPageBytes; }
+std::byte* PeerRegion::data() const noexcept { return mapping.data() + kPageBytes; }
 
 Code PeerRegions::open(int pid, const MemoryName& memory, std::unique_ptr<PeerRegion>& region) {
   region = std::make_unique<PeerRegion>();
-  const int fd = open_region(pid, descriptor_of(memory));
-  if (fd < 0) {
+  const Descriptor file(open_region(pid, descriptor_of(memory)));
+  if (!file) {
     switch (errno) {
       case EMFILE:
       case ENFILE:
@@ -183,27 +156,14 @@ Code PeerRegions::open(int pid, const MemoryName& memory, std::unique_ptr<PeerRe
         return is_ending(pid) ? Code::peer_lost : Code::bad_argument;
     }
   }
-  struct stat info {};
-  Code code = Code::bad_argument;
-  // Sealed: no process can shrink it while it is mapped.
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-      static_cast<std::size_t>(info.st_size) > kPageBytes && is_sealed(fd)) {
-    void* base = mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ | PROT_WRITE,
-                      MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-      code = Code::no_memory;
-    } else {
-      region->base = static_cast<std::byte*>(base);
-      region->bytes = static_cast<std::size_t>(info.st_size);
-      const auto* header = static_cast<const RegionHeader*>(base);
-      region->address = header->address;
-      region->room = header->bytes;
-      if (header->magic == kRegionMagic && region->room <= region->bytes - kPageBytes)
-        code = Code::ok;
-    }
-  }
-  close(fd);
-  return code;
+  const std::size_t bytes = fixed_bytes(file.get());
+  if (bytes <= kPageBytes) return Code::bad_argument;
+  if (!region->mapping.map_file(file.get(), bytes)) return Code::no_memory;
+  const auto* header = reinterpret_cast<const RegionHeader*>(region->mapping.data());
+  region->address = header->address;
+  region->room = header->bytes;
+  return header->magic == kRegionMagic && region->room <= bytes - kPageBytes ? Code::ok
+                                                                             : Code::bad_argument;
 }
 
 PeerRegion* PeerRegions::use(int pid, const MemoryName& memory, std::size_t offset,

@@ -10,6 +10,8 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+#include "base/os/mapping.hpp"
 #include "rma/memory.hpp"
 #include "weft/status.hpp"
 
@@ -21,7 +23,6 @@ Status make_secret(std::uint64_t& secret);
 // This process's regions.
 class OwnRegions {
  public:
-  ~OwnRegions();
   Status allocate(std::size_t bytes, void*& address, MemoryName& memory);
   Status release(void* address);
   MemoryName describe(const void* address, std::size_t bytes) const noexcept;
@@ -29,8 +30,8 @@ class OwnRegions {
 
  private:
   struct Region {
-    std::size_t bytes;
-    int fd;
+    Descriptor file;
+    Mapping mapping;
   };
   mutable std::shared_mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;  // by start address
@@ -39,14 +40,12 @@ class OwnRegions {
 // A peer's region, mapped here. One that its owner has released stays mapped while it is used, or
 // until there are many.
 struct PeerRegion {
-  ~PeerRegion();
   const std::atomic<std::uint64_t>& number() const noexcept;
   std::byte* data() const noexcept;
 
-  std::byte* base = nullptr;
+  Mapping mapping;
   std::uint64_t address = 0;  // of the data in the owner
   std::uint64_t room = 0;     // bytes of data
-  std::size_t bytes = 0;
   int num_users = 0;
 };
 

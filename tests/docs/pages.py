@@ -4,7 +4,7 @@ shell for each page, and what these print is compared with what the page shows.
 
   pages.py --prefix INSTALLED PAGE...
 
-A program is a block of ```cpp (or ```c) behind a line that ends in its file's name, as "`hello.cpp`:". Commands
+A program of this page or one before it is a block of ```cpp (or ```c) behind a line that ends in its file's name, as "`hello.cpp`:". Commands
 are the lines with "$ " of a block of ```console; what follows each is its output, in which a line "..." stands for
 any lines. A line "$ ... &" begins something that runs until the page's end.
 """
@@ -74,8 +74,8 @@ def run(script, folder, env):
         shell.communicate()
 
 
-def check(page, prefix):
-    """Complaints."""
+def check(page, prefix, known):
+    """Complaints. `known`: the programs of the pages so far, to which this page's are added."""
     with open(page, encoding='utf-8') as file:
         text = file.read()
     steps = commands(text)
@@ -83,7 +83,8 @@ def check(page, prefix):
         return [f'{page}: has no block of commands (```console)']
     folder = tempfile.mkdtemp(prefix='weft-page-')
     try:
-        for name, source in programs(text).items():
+        known |= programs(text)
+        for name, source in known.items():
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as file:
                 file.write(source)
         env = {name: value for name, value in os.environ.items()
@@ -117,9 +118,9 @@ def main():
     parser.add_argument('--prefix', required=True)
     parser.add_argument('pages', nargs='+')
     options = parser.parse_args()
-    wrong = []
+    wrong, known = [], {}
     for page in options.pages:
-        new = check(page, os.path.abspath(options.prefix))
+        new = check(page, os.path.abspath(options.prefix), known)
         print(f'{page}: ' + ('differs' if new else 'as it says'), flush=True)
         wrong += new
     print('\n'.join(wrong))

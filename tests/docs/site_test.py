@@ -48,7 +48,6 @@ def check_site(site):
     paths = [os.path.join(folder, name) for folder, _, names in os.walk(site) for name in names
              if name.endswith('.html') and name not in ('404.html', 'search.html')]
     pages = {path: Page(path) for path in paths}
-    index = pages[os.path.join(site, 'index.html')]
 
     def target(path, link):
         """The file and the anchor that a link on this page names."""
@@ -74,7 +73,9 @@ def check_site(site):
         text = ''.join(page.text)
         wrong += [f'{name}: shown as text: {line}' for line in re.findall(r'^(?:[-*] .*|\|.*\|)$', text, re.MULTILINE)]
         wrong += [f'{name}: shown as text: {word}' for word in re.findall(r'`[^`]+`|\]\([^)]*\)', text)]
-    reached = {target(os.path.join(site, 'index.html'), link)[0] for link in index.links if not is_outside(link)}
+    # The navigation is what all pages link to.
+    reached = set.intersection(*({target(path, link)[0] for link in page.links if not is_outside(link)}
+                                 for path, page in pages.items()))
     for path in paths:
         if path not in reached and path != os.path.join(site, 'index.html'):
             wrong.append(f'{os.path.relpath(path, site)}: mkdocs.yml has no way to it: add it to nav')

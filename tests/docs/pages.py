@@ -6,7 +6,7 @@ shell for each page, and what these print is compared with what the page shows.
 
 A program of this page or one before it is a block of ```cpp (or ```c) behind a line that ends in its file's name, as "`hello.cpp`:". Commands
 are the lines with "$ " of a block of ```console; what follows each is its output, in which a line "..." stands for
-any lines. A line "$ ... &" begins something that runs until the page's end.
+any lines, and "..." in a line for any text. A line "$ ... &" begins something that runs until the page's end.
 """
 import argparse
 import os
@@ -55,7 +55,8 @@ def matches(shown, printed):
         return not printed
     if shown[0] == '...':
         return any(matches(shown[1:], printed[skip:]) for skip in range(len(printed) + 1))
-    return bool(printed) and shown[0].rstrip() == printed[0].rstrip() and matches(shown[1:], printed[1:])
+    line = '.*'.join(map(re.escape, shown[0].rstrip().split('...')))
+    return bool(printed) and bool(re.fullmatch(line, printed[0].rstrip())) and matches(shown[1:], printed[1:])
 
 
 def run(script, folder, env):
@@ -90,7 +91,7 @@ def check(page, prefix, known):
         env = {name: value for name, value in os.environ.items()
                if not name.startswith('WEFT_') and name != 'LD_LIBRARY_PATH'}
         env |= {'PATH': f'{prefix}/bin:{env["PATH"]}', 'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
-                'HOME': folder, 'TMPDIR': folder, 'LC_ALL': 'C.UTF-8'}
+                'HOME': folder, 'TMPDIR': folder, 'XDG_RUNTIME_DIR': folder, 'LC_ALL': 'C.UTF-8'}
         script = ''
         for number, (command, _) in enumerate(steps):
             script += f'{command}\necho "{MARK}{number} ended with $?"\n'

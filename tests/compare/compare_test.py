@@ -26,8 +26,8 @@ sys.dont_write_bytecode = True
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
-from comparing import (libraries, links, pair, perftest, pictures, programs, running,  # noqa: E402
-                       tables, verdict)
+from comparing import (libraries, links, overview, pair, perftest, pictures, programs,  # noqa: E402
+                       running, tables, verdict)
 from weft_page import chart  # noqa: E402
 
 
@@ -508,6 +508,23 @@ class ReportTest(unittest.TestCase):
                       lead)
         self.assertIn("it is behind in latency with 2 processes at 64 B, bcast with 4 processes at "
                       "64 B.", lead)
+
+    def test_few_steady_points_make_no_mean(self):
+        points = tables.Points()
+        latency = programs.PROGRAMS["latency"]
+        for size, values in {1: [1, 1], 2: [1, 5], 4: [2, 9]}.items():
+            for name in ("weft", "a"):
+                for value in values:
+                    points.add(latency, 2, Named(name), {size: value})
+        found = overview.sentences(points, [(latency, [2])], {"weft": "Weft", "a": "A"}, ["a"])
+        self.assertEqual(found[2], "Too few points are steady for a mean: the machine was busy.")
+
+    def test_weft_alone(self):
+        latency = programs.PROGRAMS["latency"]
+        points = tables.Points()
+        points.add(latency, 2, Named("weft"), {1: 1.0})
+        self.assertIn("Weft was measured alone.",
+                      overview.overview(points, [(latency, [2])], {"weft": "Weft"}, []))
 
     def test_map_has_a_cell_for_each_point(self):
         table = re.search(r'<table class="map">(.*?)</table>', self.text, re.DOTALL)[1]

@@ -74,9 +74,9 @@ def sentences(points, work, versions, peers):
                "; %d are too unsteady to say" % number["unsteady"] if number["unsteady"] else ""))
     means, behind = {}, []
     for program, counts in work:
-        speedups = [found.speedup for (which, _, _), found in judged.items()
-                    if which is program and found.speedup]
-        if speedups:
+        of_program = [found.speedup for (which, _, _), found in judged.items() if which is program]
+        speedups = list(filter(None, of_program))
+        if 2 * len(speedups) > len(of_program):  # of a few points a mean says nothing
             means[program] = tables.geometric_mean(speedups)
         for count in counts:
             sizes = points.sizes(program, count)
@@ -86,7 +86,7 @@ def sentences(points, work, versions, peers):
                 behind.append((len(where), "%s with %d processes%s" % (
                     TITLES.get(program.name, program.name).lower(), count,
                     " at " + _sizes_text(where, sizes) if where != [0] else "")))
-    third = ""
+    third = "Too few points are steady for a mean: the machine was busy"
     if means:
         most, least = max(means, key=means.get), min(means, key=means.get)
 
@@ -94,13 +94,12 @@ def sentences(points, work, versions, peers):
             return "%s (%s)" % (TITLES.get(program.name, program.name).lower(), times(means[program]))
         third = "In the mean over the sizes it does best in %s" % said(most)
         third += " and worst in %s" % said(least) if least is not most else ""
-        behind = [text for _, text in sorted(behind, key=lambda item: -item[0])]
-        if behind:
-            more = len(behind) - 2
-            third += "; it is behind in " + ", ".join(behind[:2])
-            third += " and %d more places, as the map shows" % more if more > 0 else ""
-        third += "."
-    return [sentence for sentence in (first, second, third) if sentence]
+    behind = [text for _, text in sorted(behind, key=lambda item: -item[0])]
+    if behind:
+        more = len(behind) - 2
+        third += "; it is behind in " + ", ".join(behind[:2])
+        third += " and elsewhere, as the map shows" if more > 0 else ""
+    return [first, second, third + "."]
 
 
 def _cell(points, program, count, size, peers, versions):
@@ -146,8 +145,8 @@ def heat_map(points, work, versions, peers):
 
 
 def overview(points, work, versions, peers):
-    """HTML; nothing where Weft was measured alone."""
+    """HTML; without a map where there is nothing to compare."""
     if "weft" not in versions or not peers:
-        return ""
+        return '<p class="lead">%s was measured alone.</p>' % html.escape(" and ".join(versions.values()))
     return '<p class="lead">%s</p>%s' % (html.escape(" ".join(sentences(points, work, versions, peers))),
                                          heat_map(points, work, versions, peers))

@@ -91,7 +91,9 @@ def check(page, prefix, known):
         env = {name: value for name, value in os.environ.items()
                if not name.startswith('WEFT_') and name != 'LD_LIBRARY_PATH'}
         env |= {'PATH': f'{prefix}/bin:{env["PATH"]}', 'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
-                'HOME': folder, 'TMPDIR': folder, 'XDG_RUNTIME_DIR': folder, 'LC_ALL': 'C.UTF-8'}
+                'HOME': folder, 'TMPDIR': folder, 'XDG_RUNTIME_DIR': folder, 'LC_ALL': 'C.UTF-8',
+                # On a busy machine silence means nothing.
+                'WEFT_PEER_TIMEOUT_MS': '60000', 'WEFT_OFFLOAD_TIMEOUT_MS': '60000'}
         script = ''
         for number, (command, _) in enumerate(steps):
             script += f'{command}\necho "{MARK}{number} ended with $?"\n'

@@ -6,7 +6,7 @@ STYLE = """
   color-scheme: light dark;
   --surface: #fcfcfb; --raised: #ffffff; --text: #0b0b0b; --text-muted: #5a5955;
   --axis: #a8a7a0; --grid: #e4e3de; --line: #e1e0d9; --good: #0a6b3d; --bad: #b3261e;
-  --ahead: #2f9e67; --level: #c9c7bd; --behind: #d9541e; --unsteady: #efeee9; --on-map: #ffffff;
+  --ahead: #23855a; --level: #c9c7bd; --behind: #c2410c; --unsteady: #efeee9; --on-map: #ffffff;
   --series-0: #2a78d6; --series-1: #d9541e; --series-2: #12875a; --series-3: #7a5bd0;
   --series-4: #a06a00; --series-5: #b0317b;
 }
@@ -14,7 +14,7 @@ STYLE = """
   :root {
     --surface: #161615; --raised: #1f1f1d; --text: #f4f3ee; --text-muted: #b4b2a8;
     --axis: #6a6962; --grid: #33322f; --line: #383734; --good: #6cd39b; --bad: #ff8a7d;
-    --ahead: #2c8f5d; --level: #56554f; --behind: #c2501f; --unsteady: #2a2a27; --on-map: #ffffff;
+    --ahead: #24794d; --level: #56554f; --behind: #b8461a; --unsteady: #2a2a27; --on-map: #ffffff;
     --series-0: #5aa2f2; --series-1: #f08a55; --series-2: #35b983; --series-3: #a993f0;
     --series-4: #d9a13c; --series-5: #e87ab9;
   }

@@ -238,9 +238,11 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
     if os.path.exists(results):
         os.remove(results)
     env = {**os.environ, **SANITIZER_ENV.get('address' if phase == 'fuzz' else phase, {})}
-    # One more at a time than there are cores, as some of them wait.
+    # More at a time than there are cores, as many of them wait; those with a priority, which take
+    # longest, begin first. Under the sanitizers they compute more and need more memory.
+    together = 2 * int(jobs()) if phase == 'release' else int(jobs()) + 1
     quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--num-processes',
-           str(int(jobs()) + 1), '--timeout-multiplier', slow, *names], log, env)
+           str(together), '--timeout-multiplier', slow, *names], log, env)
     seen = set()
     if os.path.exists(results):
         with open(results, encoding='utf-8') as file:

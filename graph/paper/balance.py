@@ -1,6 +1,6 @@
 """The experiments about how load is shared: table 4 and figure 13, cuts, migration, schedules."""
 import running
-from samples import in_turn, is_steady, median, ratio, shown, verdict
+from samples import in_turn, is_steady, median, ratio, rounds_in_words, shown, verdict
 
 STEPS = ('sssp', 'pagerank')
 
@@ -87,6 +87,7 @@ class Balance:
         self.page.table('Table 4: what each part brings', [
             'algorithm', 'with', 'ms (least to most)', 'of the one before',
             f'of {"+RDMA" if self.funnel.reason else "BASE"}', 'sum of the results'], rows,
+            f'{rounds_in_words(self.options.rounds)} '
             f'{self.skewed.name} from source {self.skewed.sources[0]}, 2 processes x {threads} threads; '
             f'{self.cut_in_words()}, and the last row says what that costs against as many for each. '
             'BASE sends all messages of a process by one thread through Open MPI; it has the same cut '
@@ -110,6 +111,7 @@ class Balance:
                 rows.append([mode, algorithm, shown(first), *(verdict(all_, first) for all_ in others)])
         first, *others = ways
         self.page.table('Cuts', ['mode', 'algorithm', f'{first}, ms', *others], rows,
+                        f'{rounds_in_words(self.options.rounds)} '
                         f'{self.skewed.name}, 2 processes x 1 thread; {self.cut_in_words()}. Times '
                         "against the paper's cut. bfs and sssp from three sources.")
 
@@ -145,7 +147,7 @@ class Balance:
                         f'{self.skewed.name} from source {self.skewed.sources[0]}, 2 processes x 1 '
                         f'thread; {self.cut_in_words()}, where an even load has as many in both. A slowed '
                         'process: another program keeps its processor busy; the load is even when it '
-                        "has half of the other's.")
+                        "has half of the other's.", 'nothing to win back')
 
     def threshold(self):
         """What --migrate-threshold is best: no tasks are taken of a process with no more left."""

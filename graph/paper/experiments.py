@@ -8,7 +8,7 @@ import time
 
 import running
 from balance import Balance
-from samples import geometric_mean, in_turn, is_steady, known, median, shown, verdict
+from samples import geometric_mean, in_turn, is_steady, known, median, rounds_in_words, shown, verdict
 
 LEAST_BYTES = 32 << 20  # of a file whose edges take more memory than programs and rings
 LEAST_POINTS = 10  # of a run that is watched every tenth of a second
@@ -169,9 +169,8 @@ class Experiments(Balance):
         self.page.table('Table 2: milliseconds', ['processes x threads', 'graph', 'algorithm'] + peers +
                         ['Weft, mode paper', 'Weft, mode auto', 'the best other against mode auto'],
                         rows,
-                        f'Medians of {self.options.rounds} rounds (least to most) in which all run in '
-                        'turn, each round from another source; loading is not counted. Where the most '
-                        'is over twice the least there is no median. PageRank: 20 iterations. A time '
+                        f'{rounds_in_words(self.options.rounds)} All run in turn, '
+                        'each round from another source; loading is not counted. PageRank: 20 iterations. A time '
                         'of Gemini counts if its result is right.')
         self.table_of_shapes(autos)
         if ratios and self.options.rounds > 2:
@@ -210,7 +209,7 @@ class Experiments(Balance):
             'of the file', 'largest so far', 'of the file'], rows,
             'Sums over the processes. Resident memory counts pages that several processes map once '
             'for each; the next column counts them once (Pss). The largest counts them for each. '
-            'Programs and rings are in it, so a ratio is there for large files alone.')
+            'Programs and rings are in it, so a ratio is there for large files alone.', 'a small file')
 
     def loading(self):
         """Of the largest file, against reading it and doing nothing with it."""
@@ -235,7 +234,7 @@ class Experiments(Balance):
             [kind, how, f'{sizes[kind] / 1e6:.0f}', shown(all_),
              f'{sizes[kind] / 1e6 / median(all_):.0f}' if is_steady(all_) else '-'] for (kind, how), all_ in times.items()],
             f'{graph.name}, from the page cache: until the rows of all edges are there. Read alone: '
-            'by one thread, in blocks of 256 KiB.')
+            'by one thread, in blocks of 256 KiB.', 'the rounds differ too much')
 
     def figure12(self):
         cores = os.cpu_count()

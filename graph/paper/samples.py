@@ -25,6 +25,14 @@ def in_turn(runs, rounds):
     return times
 
 
+def rounds_in_words(rounds):
+    """How the times of a table came about."""
+    if rounds < 3:
+        return f'{rounds} round{"s" if rounds > 1 else ""}, too few for a figure.'
+    return (f'Medians of {rounds} rounds (least to most); where the most is over twice the least, that '
+            'alone.')
+
+
 def known(values):
     return [value for value in values if value is not None]
 

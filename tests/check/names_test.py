@@ -21,6 +21,10 @@ assert names.find('graph/cli') == {'graph/cli'} == names.find('tests/graph/cli_t
 assert 'mpi:p2p_order-3' in names.find('p2p_order') == names.find('tests/mpi/programs/p2p_order.c')
 assert names.find('mpi:p2p_order-3') == {'mpi:p2p_order-3'}
 assert all(name.startswith('objstore/') for name in names.find('objstore'))
+if 'docs/site' in names.tests:  # not under the sanitizers
+    assert names.find('docs/use/tutorial/2-queue.md') == {'docs/site', 'docs/tasks', 'docs/tutorial'}
+assert names.find('examples/osu/report') == {'compare'}
+assert names.find('tools/weft_page/chart.py') == {'compare', 'graph/paper'}
 assert not names.find('no such thing')
 
 # Every file of the product belongs to some test.

@@ -6,8 +6,11 @@ numbers computed by hand.
 """
 
 import contextlib
+import csv
+import html
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -17,13 +20,15 @@ import textwrap
 import time
 import unittest
 import unittest.mock
+from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
-from comparing import (drawing, libraries, links, pair, perftest, pictures, programs, running,  # noqa: E402
-                       tables)
+from comparing import (libraries, links, overview, pair, perftest, pictures, programs,  # noqa: E402
+                       running, tables, verdict)
+from weft_page import chart  # noqa: E402
 
 
 class Named:
@@ -352,6 +357,8 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(len(points), 6)
         self.assertIn({"program": "latency", "processes": 2, "bytes": 16, "library": "slow",
                        "median": 8.0, "minimum": 8.0, "maximum": 8.0, "rounds": 2, "unit": "us",
+                       "values": [8.0, 8.0], "command": "examples/osu/compare --programs latency "
+                       "--np 2 --rounds 2 --time 50 --against %s --against %s" % (slow, slower),
                        "too_short": "2 rounds of 50 ms"},
                       points)
 
@@ -394,34 +401,217 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("gone: there is no program no-such-cc", result.stderr)
 
-    def test_report_is_one_file_that_follows_the_theme(self):
+    def test_report_of_what_was_measured(self):
         self.library("weft", 1.0)
         path = os.path.join(self.folder, "points.json")
         page = os.path.join(self.folder, "page.html")
         self.compare("--against", self.library("slow", 4.0), "--rounds", "1", "--json", path)
-        threaded = os.path.join(self.folder, "threaded.json")
-        with open(threaded, "w", encoding="utf-8") as file:
-            for what, library, median in (("block_latency", "weft", 1.5), ("rate", "weft", 9.0),
-                                          ("block_latency_funnel", "slow", 6.25)):
-                file.write(json.dumps({"what": what, "library": library, "bytes": 64,
-                                       "median": median}) + "\n")
         result = subprocess.run([sys.executable, os.path.join(OSU, "report"), "--json", path,
-                                 "--output", page, "--weft", self.folder, "--note", "a < b",
-                                 "--transport", threaded],
+                                 "--output", page, "--weft", self.folder, "--note", "a < b"],
                                 capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(page, encoding="utf-8") as file:
             text = file.read()
+        self.assertIn("ahead of the best other library at 2, level at 0 and behind at 0.", text)
         self.assertIn("4.00&times;", text)
         self.assertIn("a &lt; b", text)
-        self.assertIn("<td>1.500</td><td>6.250</td>", text)
-        self.assertIn("prefers-color-scheme: dark", text)
-        for outside in ("src=\"http", "href=\"http", "url(", "<script", "@import"):
-            self.assertNotIn(outside, text)
-        if not drawing.available():
-            self.skipTest("gnuplot is not installed: the curves were not checked")
-        self.assertIn("var(--series-0)", text)
-        self.assertNotIn("rgb(", text)
+        self.assertIn("median of 1 round<", text)
+
+
+class VerdictTest(unittest.TestCase):
+    """Of latencies: lower is better."""
+
+    def judge(self, weft, **peers):
+        points = tables.Points()
+        latency = programs.PROGRAMS["latency"]
+        for name, values in {"weft": weft, **peers}.items():
+            for value in values:
+                points.add(latency, 2, Named(name), {8: value})
+        return verdict.judge(points, latency, 2, 8, list(peers))
+
+    def test_beside_the_best_peer(self):
+        found = self.judge([1, 1.1, 0.9], a=[4, 4, 4], b=[3, 3.2, 2.9])
+        self.assertEqual((found.word, found.speedup, found.peer), ("ahead", 3.0, "b"))
+        self.assertEqual(self.judge([2, 2.1, 1.9], a=[1, 1, 1.1]).word, "behind")
+
+    def test_level_within_five_percent_or_within_the_spread(self):
+        self.assertEqual(self.judge([1, 1, 1], a=[1.04, 1.04, 1.04]).word, "level")
+        self.assertEqual(self.judge([1, 1, 1], a=[1.2, 1.2, 0.9]).word, "level")
+        self.assertEqual(self.judge([1, 1.3, 0.9], a=[1.2, 1.2, 1.2]).word, "level")
+        self.assertEqual(self.judge([1, 1, 1], a=[1.2, 1.2, 1.1]).word, "ahead")
+
+    def test_an_unsteady_point_has_no_ratio(self):
+        found = self.judge([1, 1240, 0.9], a=[1.2, 1.3, 1.2])
+        self.assertEqual((found.word, found.speedup), ("unsteady", None))
+        # Every round is ahead of every round of the other, but by how much is an accident.
+        found = self.judge([1, 1, 1], a=[1240, 9, 5])
+        self.assertEqual((found.word, found.speedup), ("ahead", None))
+
+    def test_missing(self):
+        self.assertIsNone(self.judge([1]))
+        self.assertIsNone(self.judge([], a=[1]))
+
+    def test_of_bandwidth_more_is_better(self):
+        points = tables.Points()
+        bandwidth = programs.PROGRAMS["bw"]
+        for name, value in (("weft", 30), ("a", 10), ("b", 20)):
+            points.add(bandwidth, 2, Named(name), {8: value})
+        found = verdict.judge(points, bandwidth, 2, 8, ["a", "b"])
+        self.assertEqual((found.word, found.speedup, found.peer), ("ahead", 1.5, "b"))
+
+
+class ReportTest(unittest.TestCase):
+    """The page of recorded points: 1 B ahead, 8 B level, 64 B behind, 512 B unsteady."""
+
+    VALUES = {1: ([1, 1, 1], [2, 2, 2.2]), 8: ([1, 1, 1.1], [1, 1.1, 1]),
+              64: ([3, 3, 3], [2, 2, 2]), 512: ([1, 900, 0.8], [1, 1.1, 1])}
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = holder.name
+        points = tables.Points()
+        for program, count in (("latency", 2), ("bcast", 4)):
+            points.commands[program, count] = "compare --programs %s" % program
+            for size, both in cls.VALUES.items():
+                for name, values in zip(("weft", "other<1>"), both):
+                    for value in values:
+                        points.add(programs.PROGRAMS[program], count, Named(name), {size: value})
+        for count, value in ((2, 1.0), (4, 2.0)):
+            points.add(programs.PROGRAMS["barrier"], count, Named("weft"), {0: value})
+        recorded = os.path.join(cls.folder, "points.json")
+        points.write_json(recorded, {"latency": "us", "bcast": "us", "barrier": "us"})
+        threaded = os.path.join(cls.folder, "threaded.json")
+        with open(threaded, "w", encoding="utf-8") as file:
+            for what, library, median in (("block_latency", "weft", 1.5), ("rate", "weft", 9.0),
+                                          ("block_latency_funnel", "other", 6.25)):
+                file.write(json.dumps({"what": what, "library": library, "bytes": 64,
+                                       "median": median, "minimum": 1.25, "maximum": median,
+                                       "rounds": 7, "unit": "us"}) + "\n")
+        cls.output = os.path.join(cls.folder, "out", "index.html")
+        result = subprocess.run([sys.executable, os.path.join(OSU, "report"), "--json", recorded,
+                                 "--output", cls.output, "--weft", cls.folder, "--transport",
+                                 threaded, "--link", "Graphs=graph/index.html"],
+                                capture_output=True, text=True, timeout=60, check=False)
+        if result.returncode != 0:
+            raise AssertionError(result.stderr)
+        with open(cls.output, encoding="utf-8") as file:
+            cls.text = file.read()
+
+    def test_begins_with_three_sentences(self):
+        lead = html.unescape(re.search(r'<p class="lead">(.*?)</p>', self.text)[1])
+        self.assertIn("3 programs were built with Weft and other<1> and run in turn on this machine, "
+                      "3 rounds each.", lead)
+        self.assertIn("Of 8 points, each a program with a number of processes and a size, Weft is ahead of "
+                      "the best other library at 2, level at 2 and behind at 2; 2 are too unsteady to say.",
+                      lead)
+        self.assertIn("it is behind in latency with 2 processes at 64 B, bcast with 4 processes at "
+                      "64 B.", lead)
+
+    def test_few_steady_points_make_no_mean(self):
+        points = tables.Points()
+        latency = programs.PROGRAMS["latency"]
+        for size, values in {1: [1, 1], 2: [1, 5], 4: [2, 9]}.items():
+            for name in ("weft", "a"):
+                for value in values:
+                    points.add(latency, 2, Named(name), {size: value})
+        found = overview.sentences(points, [(latency, [2])], {"weft": "Weft", "a": "A"}, ["a"])
+        self.assertEqual(found[2], "Too few points are steady for a mean: the machine was busy.")
+
+    def test_weft_alone(self):
+        latency = programs.PROGRAMS["latency"]
+        points = tables.Points()
+        points.add(latency, 2, Named("weft"), {1: 1.0})
+        self.assertIn("Weft was measured alone.",
+                      overview.overview(points, [(latency, [2])], {"weft": "Weft"}, []))
+
+    def test_map_has_a_cell_for_each_point(self):
+        table = re.search(r'<table class="map">(.*?)</table>', self.text, re.DOTALL)[1]
+        rows = re.findall(r"<tr><th>(.*?)</th>(.*?)</tr>", table[table.index("<tbody>"):])
+        found = {name: re.findall(r'<td class="(\w+)"', cells) for name, cells in rows}
+        words = ["ahead", "level", "behind", "unsteady"]
+        self.assertEqual(found, {"Latency, 2": words, "bcast, 4": words, "barrier, 2": [],
+                                 "barrier, 4": []})
+        self.assertIn("1 B: Weft 1.000 us (1.000 to 1.000), other&lt;1&gt; 2.000 us (2.000 to 2.200); "
+                      "2.00 times as fast", table)
+
+    def test_unsteady_points_have_no_ratio(self):
+        self.assertNotIn("900.00 times", self.text)
+        self.assertNotIn("900.00&times;", self.text)
+        self.assertIn('<td class="muted">~ unsteady</td>', self.text)
+
+    def test_figures_say_rounds_spread_and_command(self):
+        self.assertIn("microseconds, lower is better; median of 3 rounds", self.text)
+        self.assertIn("<code>compare --programs latency</code>", self.text)
+        self.assertIn("<td>0.800 to 900.00</td>", self.text)
+
+    def test_a_value_can_be_read_at_each_point(self):
+        figure = self.text[self.text.index("<h3>Latency</h3>"):]
+        picture = ElementTree.fromstring(figure[figure.index("<svg"):figure.index("</svg>") + 6])
+        tips = ["\n".join(line.text for line in tip) for tip in picture.iter("text")
+                if tip.get("class") == "tip"]
+        self.assertEqual(len(tips), 8)
+        self.assertIn("weft: 3.000 us\n3.000 to 3.000, at 64 B", tips)
+        self.assertIn("other<1>: 2.000 us\n2.000 to 2.200, at 1 B", tips)
+
+    def test_threads(self):
+        self.assertIn("<td>1.500</td><td>6.250</td>", self.text)
+        self.assertIn("median of 7 rounds", self.text)
+
+    def test_raw_data_are_beside_it(self):
+        self.assertIn('<a href="index.csv">', self.text)
+        self.assertIn('<a href="graph/index.html">Graphs</a>', self.text)
+        with open(os.path.join(self.folder, "out", "index.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), 2 * 8 + 2 + 3)
+        row = next(row for row in rows if (row["program"], row["bytes"], row["library"]) ==
+                   ("latency", "512", "weft"))
+        self.assertEqual((row["values"], row["median"], row["rounds"], row["command"]),
+                         ("1 900 0.8", "1", "3", "compare --programs latency"))
+
+    def test_follows_the_theme_and_needs_nothing_else(self):
+        self.assertIn("prefers-color-scheme: dark", self.text)
+        self.assertIn("var(--series-0)", self.text)
+        for outside in ("src=\"http", "href=\"http", "url(", "<script", "@import", "rgb("):
+            self.assertNotIn(outside, self.text)
+        style, body = self.text.split("</style>", 1)
+        self.assertEqual(re.findall(r"#[0-9a-f]{6}", body), [])
+        used, defined = (set(re.findall(pattern, text)) for pattern, text in
+                         ((r"var\((--[\w-]+)\)", self.text), (r"(--[\w-]+):", style)))
+        self.assertEqual(used - defined, set())
+
+
+class ChartTest(unittest.TestCase):
+    def spots(self, *series, **options):
+        points = [chart.Series(colour, [chart.Point(x, y, "%g" % y) for x, y in one])
+                  for colour, one in enumerate(series)]
+        picture = ElementTree.fromstring(chart.lines("a < b", points, **options))
+        return [[tuple(map(float, spot.split(","))) for spot in line.get("points").split()]
+                for line in picture.iter("polyline")]
+
+    def test_logarithmic_steps_are_equally_long(self):
+        (line,) = self.spots([(1, 0.1), (10, 1), (100, 10)], log_x=True, log_y=True)
+        self.assertAlmostEqual(line[1][0] - line[0][0], line[2][0] - line[1][0], 0)
+        self.assertAlmostEqual(line[1][1] - line[0][1], line[2][1] - line[1][1], 0)
+        self.assertGreater(line[0][1], line[2][1])
+
+    def test_all_of_it_is_inside(self):
+        for values in ([(1, 0)], [(1, 5), (1, 5)], [(0, 0), (3, 1e9)], [(1, 1e-9), (2, 2e-9)]):
+            for line in self.spots(values):
+                for x, y in line:
+                    self.assertTrue(0 < x < chart.WIDTH and 0 < y < chart.HEIGHT, (values, x, y))
+        self.assertEqual(chart.lines("", []), "")
+
+    def test_nothing_below_zero_on_a_logarithmic_axis(self):
+        (line,) = self.spots([(1, 0), (2, 5)], log_y=True)
+        self.assertEqual(len(line), 1)
+
+    def test_numbers(self):
+        self.assertEqual([chart.number(value) for value in (0.01, 20, 3000, 1.5e6, 2e9)],
+                         ["0.01", "20", "3k", "1.5M", "2G"])
+        self.assertEqual([chart.size(value) for value in (8, 1000, 4096, 1 << 20)],
+                         ["8 B", "1000 B", "4 KiB", "1 MiB"])
 
 
 class PictureTest(unittest.TestCase):

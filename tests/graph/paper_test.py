@@ -46,6 +46,42 @@ class Times(unittest.TestCase):
         self.assertEqual(samples.shown([]), '-')
 
 
+class Look(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='weft-graph-')
+        self.addCleanup(folder.cleanup)
+        self.page = page.Page(folder.name, 'a < b', 'this machine')
+        self.file = os.path.join(folder.name, 'index.html')
+
+    def text(self):
+        with open(self.file, encoding='utf-8') as file:
+            return file.read()
+
+    def test_it_is_that_of_the_other_pages(self):
+        self.page.table('T', ['a', 'b'], [['1', '2']])
+        self.assertIn(page.theme.STYLE, self.text())
+        self.assertIn('<title>a &lt; b</title>', self.text())
+        for outside in ('src="http', 'href="http', '<script', '@import'):
+            self.assertNotIn(outside, self.text())
+
+    def test_a_dash_is_explained_where_there_is_one(self):
+        self.page.table('T', ['a', 'b'], [['1', '2']])
+        self.assertNotIn('A dash: ', self.text())
+        self.page.table('U', ['a', 'b'], [['1', samples.shown([0.001])]])
+        self.assertIn('A dash: no figure, as it was not measured or has fewer than three rounds.', self.text())
+
+    def test_few_rounds_are_no_medians(self):
+        self.assertEqual(samples.rounds_in_words(1), '1 round, too few for a figure.')
+        self.assertIn('Medians of 5 rounds', samples.rounds_in_words(5))
+
+    def test_values_can_be_read_in_figures(self):
+        self.page.figure('F', {'one': [(1, 2, 1.5, 2.5), (2, 3, 3, 3)], 'none': []}, 'processes', 'seconds')
+        self.page.figure('G', {'one': [(64, 2), (4096, 3)]}, 'bytes', 'us', log=True)
+        self.page.bars('B', [('BASE', 1.25, 1, 2)], 'seconds')
+        for found in ('one: 2 seconds', '1 processes, 1.5 to 2.5', '>4 KiB<', '1.25 (1 to 2)'):
+            self.assertIn(found, self.text())
+
+
 class Page(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix='weft-graph-')
@@ -91,5 +127,6 @@ if __name__ == '__main__':
     GRAPH, PAPER = (os.path.abspath(name) for name in sys.argv[1:3])
     sys.path.insert(0, PAPER)
     sys.dont_write_bytecode = True
+    import page
     import samples
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

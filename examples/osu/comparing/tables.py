@@ -2,7 +2,12 @@
 
 import json
 import math
+import os
 import statistics
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "tools"))
+from weft_page.chart import size as size_text  # noqa: E402
 
 
 class Points:
@@ -11,6 +16,7 @@ class Points:
     def __init__(self, best=False, too_short=""):
         self._samples = {}
         self._best = best
+        self.commands = {}  # by program and process count: what measures it again
         self.too_short = too_short  # for words about goals: how long was measured; empty: long enough
 
     def add(self, program, num_processes, library, values):
@@ -54,7 +60,8 @@ class Points:
             rows.append({"program": program, "processes": processes, "bytes": size,
                          "library": library, "median": round(statistics.median(samples), 4),
                          "minimum": min(samples), "maximum": max(samples),
-                         "rounds": len(samples), "unit": units[program]})
+                         "rounds": len(samples), "unit": units[program], "values": samples,
+                         "command": self.commands.get((program, processes), "")})
             if self.too_short:
                 rows[-1]["too_short"] = self.too_short
             on_link = moved._samples.get((program, processes, size, library)) if moved else None
@@ -72,7 +79,7 @@ def too_short(rounds, time_ms):
 
 
 def read_json(paths):
-    """What write_json wrote, as Points of one median each, and as the rows themselves."""
+    """What write_json wrote, as Points, and as the rows themselves."""
     rows = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
@@ -80,16 +87,9 @@ def read_json(paths):
     points = Points(too_short=next((row["too_short"] for row in rows if "too_short" in row), ""))
     for row in rows:
         key = (row["program"], row["processes"], row["bytes"], row["library"])
-        points._samples[key] = [row["median"]]
+        points._samples[key] = row.get("values") or [row["minimum"], row["median"], row["maximum"]]
+        points.commands[row["program"], row["processes"]] = row.get("command", "")
     return points, rows
-
-
-def size_text(size):
-    """A size as people say it: 8 B, 4 KiB, 1 MiB."""
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit and size % unit == 0:
-            return "%d %s" % (size // unit, name)
-    return "%d B" % size
 
 
 def value_text(value):

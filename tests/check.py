@@ -33,6 +33,7 @@ LEFT_TO_ADDRESS = '-fno-sanitize=null,vptr'
 # end in them is left out, and named.
 EXPECTED_MINUTES = {'softroce': 10, 'address': 33, 'thread': 10, 'fuzz': 7}
 MOST_MINUTES = 82
+SKIP_STATUS = 77
 FUZZ_COMPILERS = {'CC': 'clang-14', 'CXX': 'clang++-14'}
 SANITIZER_ENV = {
     'address': {
@@ -52,6 +53,7 @@ class Tally:
         self.passed = 0
         self.failed = []
         self.skipped = []
+        self.unsteady = []
 
     def add(self, phase, name, outcome, why=None):
         if outcome == 'passed':
@@ -59,6 +61,11 @@ class Tally:
         else:
             entry = f'{phase}: {name}' + (f' ({why})' if why else '')
             (self.failed if outcome == 'failed' else self.skipped).append(entry)
+
+    def add_unsteady(self, phase, name, why):
+        """It failed beside others, and passed by itself."""
+        self.passed += 1
+        self.unsteady.append(f'{phase}: {name} ({why})')
 
     def seconds(self):
         return int(time.monotonic() - self.start)
@@ -70,11 +77,22 @@ class Tally:
     def finish(self):
         for entry in self.skipped:
             print(f'skipped {entry}')
+        for entry in self.unsteady:
+            print(f'UNSTEADY {entry}: failed once, passed by itself')
         for entry in self.failed:
             print(f'FAILED {entry}')
         line = f'{self.passed} passed, {len(self.failed)} failed'
         print(line + (f', {len(self.skipped)} skipped' if self.skipped else ''))
         return 1 if self.failed else 0
+
+
+# What fails beside other tests on a machine that others share is run once more by itself, and named
+# in the end; of so many failures the machine is not the reason.
+MOST_AGAIN = 5
+
+
+def worth_another_run(failed):
+    return 0 < len(failed) <= MOST_AGAIN
 
 
 def quiet(command, log, env=None):
@@ -233,37 +251,50 @@ def build(tally, phase, folder, options):
     return True
 
 
-def run_meson_tests(tally, phase, folder, names, log, slow):
+def meson_records(phase, folder, names, together, log, slow):
+    """Runs these tests, so many at a time; what meson tells of each that ran."""
     results = os.path.join(folder, 'meson-logs', 'testlog.json')
     if os.path.exists(results):
         os.remove(results)
     env = {**os.environ, **SANITIZER_ENV.get('address' if phase == 'fuzz' else phase, {})}
+    quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--num-processes',
+           str(together), '--timeout-multiplier', slow, *names], log, env)
+    if not os.path.exists(results):
+        return {}
+    with open(results, encoding='utf-8') as file:
+        records = [json.loads(line) for line in file]
+    return {record['name'].split(' / ')[-1]: record for record in records}
+
+
+def run_meson_tests(tally, phase, folder, names, log, slow):
     # More at a time than there are cores, as many of them wait; those with a priority, which take
     # longest, begin first. Under the sanitizers they compute more and need more memory.
     together = 2 * int(jobs()) if phase == 'release' else int(jobs()) + 1
-    quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--num-processes',
-           str(together), '--timeout-multiplier', slow, *names], log, env)
-    seen = set()
-    if os.path.exists(results):
-        with open(results, encoding='utf-8') as file:
-            for line in file:
-                record = json.loads(line)
-                name = record['name'].split(' / ')[-1]
-                seen.add(name)
-                if record['result'] in ('OK', 'EXPECTEDFAIL'):
-                    tally.add(phase, name, 'passed')
-                    for why in why_skipped(record):
-                        tally.add(phase, f'part of {name}', 'skipped', why)
-                elif record['result'] == 'SKIP':
-                    tally.add(phase, name, 'skipped', '; '.join(why_skipped(record)))
-                else:
-                    print(f'FAILED {phase}: {name}: {record["result"]}')
-                    print((record.get('stdout') or '')[-4000:])
-                    print((record.get('stderr') or '')[-4000:])
-                    tally.add(phase, name, 'failed', record['result'].lower())
+    records = meson_records(phase, folder, names, together, log, slow)
+    failed = {name: record['result'].lower() for name, record in records.items()
+              if record['result'] not in ('OK', 'EXPECTEDFAIL', 'SKIP')}
+    for name, why in failed.items():
+        print(f'FAILED {phase}: {name}: {why}')
+        print((records[name].get('stdout') or '')[-4000:])
+        print((records[name].get('stderr') or '')[-4000:])
+    if worth_another_run(failed):
+        tally.at(f'{phase}: by themselves: {" ".join(failed)}')
+        records.update(meson_records(phase, folder, list(failed), 1, log, slow))
     for name in names:
-        if name not in seen:
+        record = records.get(name)
+        if record is None:
             tally.add(phase, name, 'failed', f'did not run: see {log}')
+        elif record['result'] in ('OK', 'EXPECTEDFAIL'):
+            if name in failed:
+                tally.add_unsteady(phase, name, failed[name])
+            else:
+                tally.add(phase, name, 'passed')
+            for why in why_skipped(record):
+                tally.add(phase, f'part of {name}', 'skipped', why)
+        elif record['result'] == 'SKIP':
+            tally.add(phase, name, 'skipped', '; '.join(why_skipped(record)))
+        else:
+            tally.add(phase, name, 'failed', record['result'].lower())
 
 
 def fuzz(tally, folder, options):
@@ -295,18 +326,46 @@ def unit_tests(tally, phase, folder, options):
     run_meson_tests(tally, phase, folder, names, os.path.join(folder, 'check.log'), slow)
 
 
+def run_cases(tally, phase, title, name_of, command, filters, report, **how):
+    """Runs tests/mpi/run and adds its records under the names that name_of() gives them (None: it is
+    not one of these). Returns the exit status of the runner."""
+    def records_of(cases, *more):
+        if os.path.exists(report):
+            os.remove(report)
+        arguments = [word for pattern in cases for word in ('--filter', pattern)]
+        done = subprocess.run([*command, '--json', report, *arguments, *more], check=False, **how)
+        if not os.path.exists(report):
+            return None, done.returncode
+        with open(report, encoding='utf-8') as file:
+            found = {record['name']: record for record in json.load(file)}
+        return {name: record for name, record in found.items() if name_of(name)}, done.returncode
+
+    records, status = records_of(filters)
+    if records is None:
+        if status != SKIP_STATUS:
+            tally.add(phase, title, 'failed', 'the runner itself failed')
+        return status
+    failed = {name: record['why'] for name, record in records.items()
+              if record['outcome'] == 'failed'}
+    if worth_another_run(failed):
+        tally.at(f'{phase}: by themselves: {" ".join(failed)}')
+        again, _ = records_of([f'^{re.escape(name)}$' for name in failed], '--jobs', '1')
+        records.update(again or {})
+    for name, record in records.items():
+        if name in failed and record['outcome'] == 'passed':
+            tally.add_unsteady(phase, name_of(name), failed[name])
+        else:
+            tally.add(phase, name_of(name), record['outcome'], record['why'])
+    return status
+
+
 def mpi_tests(tally, phase, folder, options):
     stage = os.path.join(folder, 'stage')
     if not os.path.exists(os.path.join(stage, 'bin', 'weftcc')):
         tally.add(phase, 'multi-process tests', 'failed', 'bin/weftcc was not installed')
         return
-    report = os.path.join(folder, 'mpi-tests.json')
-    if os.path.exists(report):
-        os.remove(report)
     command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
-               os.path.join(folder, 'mpi-tests'), '--json', report, '--jobs', jobs()]
-    if options.filter:
-        command += ['--filter', options.filter]
+               os.path.join(folder, 'mpi-tests'), '--jobs', jobs()]
     if phase == 'release':
         command += ['--budget', '900']
         if options.quick:
@@ -320,13 +379,9 @@ def mpi_tests(tally, phase, folder, options):
     for name, value in SANITIZER_ENV.get(phase, {}).items():
         command += ['--env', f'{name}={value}']
     tally.at(f'{phase}: multi-process tests')
-    subprocess.run(command, cwd=ROOT, check=False)
-    if not os.path.exists(report):
-        tally.add(phase, 'multi-process tests', 'failed', 'the runner itself failed')
-        return
-    with open(report, encoding='utf-8') as file:
-        for record in json.load(file):
-            tally.add(phase, record['name'], record['outcome'], record['why'])
+    run_cases(tally, phase, 'multi-process tests', lambda name: name, command,
+              [options.filter] if options.filter else [],
+              os.path.join(folder, 'mpi-tests.json'), cwd=ROOT)
 
 
 # What does not need memory shared between processes, as no process has any there; nor measures the
@@ -340,27 +395,19 @@ HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|death_coll_\w+|inter|neig
 
 def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
     """Programs of the multi-process tests run in another way, of which `name` tells."""
-    report = os.path.join(folder, f'mpi-tests-{name}.json')
-    if os.path.exists(report):
-        os.remove(report)
     command = [*around, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
                os.path.join(folder, 'stage'), '--build', os.path.join(folder, 'mpi-tests'),
-               '--json', report, '--jobs', jobs(), '--slow', '4', '--budget', '600',
-               '--filter', options.filter or cases, *arguments,
+               '--jobs', jobs(), '--slow', '4', '--budget', '600', *arguments,
                # Not the time this is about, and machines that run tests are busy.
                '--env', 'WEFT_PEER_TIMEOUT_MS=20000']
     tally.at(f'release: multi-process tests, {name}')
-    done = subprocess.run(command, cwd=ROOT, check=False)
-    if done.returncode == 77:
-        tally.add('release', f'multi-process tests, {name}', 'skipped', 'no network namespaces here')
-        return
-    if not os.path.exists(report):
-        tally.add('release', f'multi-process tests, {name}', 'failed', 'the runner itself failed')
-        return
-    with open(report, encoding='utf-8') as file:
-        for record in json.load(file):
-            if re.search(cases, record['name']):
-                tally.add('release', f'{name} {record["name"]}', record['outcome'], record['why'])
+    title = f'multi-process tests, {name}'
+    status = run_cases(tally, 'release', title,
+                       lambda case: f'{name} {case}' if re.search(cases, case) else None, command,
+                       [options.filter or cases],
+                       os.path.join(folder, f'mpi-tests-{name}.json'), cwd=ROOT)
+    if status == SKIP_STATUS:
+        tally.add('release', title, 'skipped', 'no network namespaces here')
 
 
 def mpi_over_ofi(tally, folder, options):
@@ -429,19 +476,12 @@ def as_user(tally, folder, options):
             if why:
                 print(f'FAILED release: user {test["name"]}: {why}')
             tally.add('release', 'user ' + test['name'], 'failed' if why else 'passed')
-        report = os.path.join(place, 'report.json')
-        subprocess.run([*user, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
-                        os.path.join(folder, 'stage'), '--build', os.path.join(place, 'mpi-tests'),
-                        '--json', report, '--jobs', jobs(), '--np', '3', '--every-test',
-                        '--budget', '400',
-                        *(['--filter', options.filter] if options.filter else [])],
-                       cwd=place, env=env, check=False)
-        if not os.path.exists(report):
-            tally.add('release', name, 'failed', 'the runner itself failed')
-            return
-        with open(report, encoding='utf-8') as file:
-            for record in json.load(file):
-                tally.add('release', 'user ' + record['name'], record['outcome'], record['why'])
+        run_cases(tally, 'release', name, lambda case: 'user ' + case,
+                  [*user, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
+                   os.path.join(folder, 'stage'), '--build', os.path.join(place, 'mpi-tests'),
+                   '--jobs', jobs(), '--np', '3', '--every-test', '--budget', '400'],
+                  [options.filter] if options.filter else [], os.path.join(place, 'report.json'),
+                  cwd=place, env=env)
 
 
 def abi(tally, folder, options):

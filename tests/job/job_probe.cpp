@@ -107,6 +107,14 @@ int main(int argc, char** argv) {
       for (std::size_t at : {std::size_t{0}, third, 2 * third})
         if (write(1, line.data() + at, at == 2 * third ? line.size() - at : third) < 0) return 4;
     }
+  } else if (action == "outlive") {  // the last one dies, and the others go on for a time
+    status = job->board().fence(20000);
+    if (!status) return complain(status);
+    if (last) raise(SIGKILL);
+    sleep(static_cast<unsigned>(argument));
+    printf("rank %d goes on\n", job->rank());
+    status = job->board().close();
+    return status ? 0 : complain(status);
   } else if (action == "stay") {
     for (;;) pause();
   }

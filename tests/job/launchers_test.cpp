@@ -145,6 +145,13 @@ TEST_CASE("Open MPI's mpirun: abort ends the job with its code") {
   CHECK(run.wait(60000) == 7);
 }
 
+TEST_CASE("Open MPI's mpirun: the others outlive a death, if it is to let them") {
+  Process run = openmpi({"--enable-recovery", "-n", "3"}, {JOB_PROBE, "outlive", "1"});
+  run.wait(60000);
+  INFO(run.err());
+  for (int rank = 0; rank < 2; ++rank) CHECK(has(run.out(), fmt::format("rank {} goes on", rank)));
+}
+
 TEST_CASE("Open MPI's mpirun: a rank that does not come to a fence is named") {
   Process run = openmpi({"-n", "3"}, {JOB_PROBE, "absent", "500"});
   CHECK(run.wait(60000) == 3);

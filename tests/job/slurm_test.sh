@@ -96,4 +96,10 @@ done
 out=$(run 2 --mpi=none "$probe" exchange 2>&1) && fail "without a server there are jobs of one: $out"
 echo "$out" | grep -q "use srun --mpi=pmix or srun --mpi=pmi2" || fail "srun --mpi=none writes $out"
 out=$(run 1 --mpi=none "$probe" exchange 2>&1) || fail "srun of one process: $out"
+out=$(run 3 --mpi=pmi2 "$probe" outlive 1 2>&1) && fail "a killed rank is no failure: $out"
+for rank in 0 1; do
+  echo "$out" | grep -qx "rank $rank goes on" || fail "one rank of srun --mpi=pmi2 is killed: $out"
+done
+out=$(run 3 --mpi=pmi2 --kill-on-bad-exit=1 "$probe" outlive 30 2>&1) && fail "the same: $out"
+! echo "$out" | grep -q "goes on" || fail "--kill-on-bad-exit=1 ends all: $out"
 echo "Slurm starts jobs"

@@ -149,6 +149,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
   std::uint64_t seen = 0;
   for (;;) {
     shared.for_each(check_for_lost);
+    shared.run_control();
     {
       const Guard guard(vci());
       seen = num_completed;
@@ -162,6 +163,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
     const std::uint32_t armed = arm_doorbell(sleeping);
     // Not poll(): the thread that holds the lock may be sending, and poll nothing.
     shared.for_each(progress_now);
+    shared.run_control();
     {
       const Guard guard(vci());
       seen = num_completed;
@@ -182,6 +184,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
 
 void Engine::idle() {
   shared_->for_each([](Impl& vci) { vci.check_liveness_if_due(); });
+  shared_->run_control();
   if (impl_->crowded) sched_yield();
 }
 

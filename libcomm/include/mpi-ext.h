@@ -21,6 +21,9 @@ extern "C" {
 #define OMPI_HAVE_MPI_EXT_FTMPI 1
 #define OMPI_HAVE_MPIX_COMM_ISHRINK 1
 
+/* A predefined attribute of MPI_COMM_WORLD, an int: 1, as this library tolerates failures. */
+#define MPIX_FT 599
+
 /* Error classes. A process that is needed has died, or has left. */
 #define MPIX_ERR_PROC_FAILED 16001
 /* A nonblocking receive from any source waits on, but a process that may be its sender has died,
@@ -28,6 +31,9 @@ extern "C" {
 #define MPIX_ERR_PROC_FAILED_PENDING 16002
 /* The communicator is revoked. */
 #define MPIX_ERR_REVOKED 16003
+#define MPI_ERR_PROC_FAILED MPIX_ERR_PROC_FAILED
+#define MPI_ERR_PROC_FAILED_PENDING MPIX_ERR_PROC_FAILED_PENDING
+#define MPI_ERR_REVOKED MPIX_ERR_REVOKED
 
 /* Revokes a communicator at all members: pending operations on it end with MPIX_ERR_REVOKED, at
  * members that wait in MPI too, and so do all later ones but MPI_Comm_free and the functions of

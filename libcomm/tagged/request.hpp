@@ -34,6 +34,11 @@ struct Request {
   Code code = Code::ok;  // valid once complete: ok, truncated, cancelled, peer_lost, ...
   bool is_receive = false;
   bool synchronous = false;  // a send that completes only when matched
+  // Set by the caller, once: a receive from any source survives losses. While one is not
+  // acknowledged (engine.hpp, "Losses") it counts as complete, with `again`, but it stays posted:
+  // it still ends with the message that it matches, and otherwise waits on after the
+  // acknowledgement.
+  bool stays_posted = false;
   int peer = 0;          // world rank of the other side; a receive's actual source once complete
   std::int32_t tag = 0;  // actual tag once complete
   std::uint32_t context = 0;
@@ -44,12 +49,6 @@ struct Request {
   // Set by the caller before the start, and valid until the request completes; null: `buffer` is
   // contiguous.
   const Packer* packer = nullptr;
-
-  // Set by the caller, once: a receive from any source survives losses. While one is not
-  // acknowledged (engine.hpp, "Losses") it counts as complete, with `again`, but it stays posted:
-  // it still ends with the message that it matches, and otherwise waits on after the
-  // acknowledgement.
-  bool stays_posted = false;
 
   // Private to the engine.
   Request* next = nullptr;

@@ -111,7 +111,9 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
   for (unsigned i = 1; polls; ++i) {
     poll();
     if (condition()) return;
+    // Where many processes share a core this may take long.
     sched_yield();
+    shared.run_control();
     if (i % 16 == 0) {
       const std::uint64_t now = now_ns();
       if (limit == 0) limit = now + yield_ns;

@@ -71,8 +71,8 @@ Comm::~Comm() {
     }
     ft::note_end(*this);
     if (engine != nullptr) {
-      engine->close_context(context);
-      engine->close_context(team->context());
+      for (const std::uint32_t one : {context, context + 1, team->context()})
+        engine->close_context(one);
     }
   }
   if (given_context) drop_context(*given_context);

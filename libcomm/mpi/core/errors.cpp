@@ -197,11 +197,18 @@ int raise(Comm* comm, int code, const char* function, std::string_view text) {
   return result;
 }
 
+// A program may call again and again although its calls end at once.
+void hear_of_revocations() {
+  engine->progress();
+  engine->idle();
+}
+
 int raise_status(Comm* comm, const Status& status, const char* function) {
   if (status.ok()) return MPI_SUCCESS;
   std::string text = status.text();
   // The bare name of the code adds nothing to the class.
   if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
+  if (status == Code::peer_lost) hear_of_revocations();
   const int error = error_class(status.code(), comm);
   if (error == MPIX_ERR_REVOKED) text.clear();
   return raise(comm, error, function, text);
@@ -209,7 +216,9 @@ int raise_status(Comm* comm, const Status& status, const char* function) {
 
 int error_class_of_failure(Code code, const Comm* comm) noexcept {
   const bool is_revoked = comm != nullptr && comm->is_revoked.load(std::memory_order_relaxed);
-  return is_revoked && code == Code::peer_lost ? MPIX_ERR_REVOKED : error_class_of_failure(code);
+  return is_revoked && (code == Code::peer_lost || code == Code::cancelled)
+             ? MPIX_ERR_REVOKED
+             : error_class_of_failure(code);
 }
 
 int not_running(const char* function) {

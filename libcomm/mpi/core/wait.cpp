@@ -37,6 +37,7 @@ inline void wait_for(RequestObject* request) {
 int finish_failed(RequestObject* request, MPI_Request* handle, MPI_Status* status) {
   // Its message may be there; nothing else polls for it in a program that only waits for this one.
   if (request->base.code == Code::again) progress_once(context_of(*request));
+  if (request->base.code == Code::peer_lost) hear_of_revocations();
   return request->base.code == Code::again ? read_result(request, status)
                                            : finish_request(request, handle, status);
 }

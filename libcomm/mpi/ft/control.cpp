@@ -247,8 +247,10 @@ void revoke(Comm& comm, bool forwards) {
   if (comm.is_revoked.exchange(true, std::memory_order_relaxed)) return;
   comm.num_peers.store(0, std::memory_order_relaxed);
   comm.is_special.store(true, std::memory_order_relaxed);
-  engine->revoke(comm.context);
-  engine->revoke(comm.team->context());
+  // Its own, that of partitioned messages, and the team's, which is the same but between two
+  // groups.
+  for (const std::uint32_t context : {comm.context, comm.context + 1, comm.team->context()})
+    engine->revoke(context);
   comm.team->interrupt();
   const auto tell = [&](std::size_t member) { send(members[member], encode_revoke(comm.context)); };
   // Who revokes tells all. Who hears of it tells all again, as that one may have died on the way;

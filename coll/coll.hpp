@@ -14,6 +14,7 @@
 // After peer_lost and timed_out the Team is unusable, and after a no_memory that ended a call in
 // its middle (is_out_of_memory()).
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,6 +127,10 @@ class Team {
   // Returns true if a member has notified this one that it gave up, or this one has given up, or
   // the client is interrupted.
   bool is_given_up() noexcept;
+  // Ends the call under way, and all later ones, with peer_lost, at once and at this member alone.
+  // Any thread may call it, also for the parent of the team of the call.
+  void interrupt() noexcept;
+  bool is_interrupted() const noexcept;
   // Called if this member cannot go on in a call that the others are in: notifies them, as they may
   // wait for it without knowing of a loss elsewhere.
   void give_up() noexcept;
@@ -158,6 +163,8 @@ class Team {
   Team(Team& parent, std::size_t most);
   void assign(std::span<const int> members, std::uint32_t context, int rank) noexcept;
   void replace(int rank, int world) noexcept { members_[static_cast<std::size_t>(rank)] = world; }
+  // Has the engine keep a request that is not complete.
+  void keep(std::unique_ptr<tagged::Request> request) noexcept;
   Notices* notices_used() noexcept { return notices_used_ ? notices_.get() : nullptr; }
   void make_requests();
 
@@ -168,8 +175,8 @@ class Team {
   tagged::Engine& engine_;
   std::vector<int> members_;
   std::uint32_t context_ = 0;
-  Interrupt* interrupt_;
-  Team* parent_ = nullptr;  // the team that this is a part of
+  std::atomic<Interrupt*> interrupt_;  // relaxed; of a part of a team: the parent's counts
+  Team* parent_ = nullptr;             // the team that this is a part of
   int rank_ = 0;
   bool is_local_ = false;
   bool hosts_used_ = false;

@@ -36,7 +36,7 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
 
 Team::Team(Team& parent, std::size_t most)
     : engine_(parent.engine_),
-      interrupt_(parent.interrupt_),
+      interrupt_(parent.interrupt_.load(std::memory_order_relaxed)),
       parent_(&parent),
       choices_(parent.choices_) {
   members_.reserve(most);
@@ -82,10 +82,8 @@ void Team::assign(std::span<const int> members, std::uint32_t context, int rank)
 }
 
 Team::~Team() {
-  // Memory that the engine still uses must outlive this team; that happens only after a loss, and
-  // the memory is never freed.
-  for (auto& request : abandoned_)
-    if (!request->is_complete()) (void)request.release();
+  // Memory that the engine still uses must outlive this team; that happens only after a loss.
+  for (auto& request : abandoned_) keep(std::move(request));
 }
 
 offload::Offload* Team::make_offload(Calls calls) {
@@ -122,11 +120,30 @@ std::byte* Team::scratch(std::size_t bytes) {
   return scratch_ ? scratch_.get() : nothing;
 }
 
+namespace {
+
+struct KeptRequest final : tagged::Kept {
+  bool is_over() const noexcept override { return request->is_over(); }
+  std::unique_ptr<tagged::Request> request;
+};
+
+}  // namespace
+
+void Team::keep(std::unique_ptr<tagged::Request> request) noexcept {
+  if (request->is_over()) return;
+  if (auto* kept = new (std::nothrow) KeptRequest) {
+    kept->request = std::move(request);
+    engine_.keep(std::unique_ptr<tagged::Kept>(kept));
+  } else {
+    (void)request.release();  // never freed
+  }
+}
+
 void Team::abandon(std::unique_ptr<tagged::Request> request) {
   if (or_no_memory([&] { make_room(abandoned_); }) == Code::ok)
     abandoned_.push_back(std::move(request));
   else
-    (void)request.release();  // never freed, as in the destructor
+    keep(std::move(request));
 }
 
 std::unique_ptr<tagged::Request> Team::take_request() {
@@ -149,6 +166,7 @@ void Team::give_back(std::unique_ptr<tagged::Request> request) noexcept {
 }
 
 void Team::give_up() noexcept {
+  if (is_interrupted()) return;  // alone, as its client wants
   Team& team = parent_ != nullptr ? *parent_ : *this;
   Notices* notices = team.notices_used();
   if (notices == nullptr) return;
@@ -159,9 +177,29 @@ void Team::give_up() noexcept {
   engine_.wait_until([notices] { return notices->is_sent(); }, team.context());
 }
 
+namespace {
+
+struct AlwaysRaised final : Interrupt {
+  bool is_raised() noexcept override { return true; }
+};
+AlwaysRaised always_raised;
+
+}  // namespace
+
+void Team::interrupt() noexcept {
+  interrupt_.store(&always_raised, std::memory_order_relaxed);
+  engine_.ring(engine_.rank());
+}
+
+bool Team::is_interrupted() const noexcept {
+  const Team& team = parent_ != nullptr ? *parent_ : *this;
+  return team.interrupt_.load(std::memory_order_relaxed) == &always_raised;
+}
+
 bool Team::is_given_up() noexcept {
-  if (interrupt_ != nullptr && interrupt_->is_raised()) return true;
   Team& team = parent_ != nullptr ? *parent_ : *this;
+  Interrupt* const interrupt = team.interrupt_.load(std::memory_order_relaxed);
+  if (interrupt != nullptr && interrupt->is_raised()) return true;
   Notices* notices = team.notices_used();
   if (notices == nullptr) return false;
   if (notices->is_over()) return true;
@@ -205,7 +243,7 @@ std::uint64_t Team::grace_ns() noexcept {
     return member != engine_.rank() && !engine_.is_alive(member) && !engine_.has_left(member);
   });
   // The survivors agree how the death affects the call, so there is nothing to wait for.
-  if (interrupt_ != nullptr && some_died) return 0;
+  if (interrupt_.load(std::memory_order_relaxed) != nullptr && some_died) return 0;
   return some_died || is_given_up() ? kGraceNs : kGraceAfterLeavingNs;
 }
 

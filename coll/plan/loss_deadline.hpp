@@ -21,6 +21,7 @@ class LossDeadline {
   // Called whenever the awaited event has not happened yet.
   bool has_passed() noexcept {
     if (!team_.is_broken()) return false;
+    if (team_.is_interrupted()) return true;
     const std::uint64_t now = now_ns();
     if (broken_since_ns_ == 0) broken_since_ns_ = now;
     // Computing the grace checks every member.

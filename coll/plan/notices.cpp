@@ -9,13 +9,9 @@
 namespace weft::coll {
 
 Notices::~Notices() {
-  // The engine may still use what must outlive this object; that happens only after a loss, and the
-  // memory is never freed.
-  if (incoming_ != nullptr && !incoming_->request.is_complete()) (void)incoming_.release();
-  if (sent_ == nullptr) return;
-  if (!std::ranges::all_of(sent_->requests, [](const auto& each) { return each->is_complete(); }))
-    for (auto& request : sent_.release()->requests)
-      if (request->is_complete()) request.reset();
+  // The engine may still use what must outlive this object; that happens only after a loss.
+  if (incoming_ != nullptr && !incoming_->is_over()) engine_.keep(std::move(incoming_));
+  if (sent_ != nullptr && !sent_->is_over()) engine_.keep(std::move(sent_));
 }
 
 void Notices::open(std::uint32_t context, std::int32_t tag, std::span<const int> members,
@@ -123,11 +119,14 @@ void Notices::notify() noexcept {
   }
 }
 
+bool Notices::Sent::is_over() const noexcept {
+  return std::ranges::all_of(requests, [](const auto& each) { return each->is_over(); });
+}
+
 bool Notices::is_sent() noexcept {
   constexpr std::uint64_t kMostNs = 2'000'000'000;
   const std::lock_guard lock(mutex_);
-  return sent_ == nullptr || now_ns() > notified_ns_ + kMostNs ||
-         std::ranges::all_of(sent_->requests, [](const auto& each) { return each->is_complete(); });
+  return sent_ == nullptr || now_ns() > notified_ns_ + kMostNs || sent_->is_over();
 }
 
 }  // namespace weft::coll

@@ -49,11 +49,13 @@ class Notices {
     std::int32_t lost = kNobody;  // world rank
   };
   // Memory that the engine may still use when this object ends.
-  struct Sent {
+  struct Sent final : tagged::Kept {
+    bool is_over() const noexcept override;
     Message message;
     std::vector<std::unique_ptr<tagged::Request>> requests;
   };
-  struct Incoming {
+  struct Incoming final : tagged::Kept {
+    bool is_over() const noexcept override { return request.is_over(); }
     Message message;
     tagged::Request request;
   };

@@ -57,7 +57,9 @@ bool wait_outside(void* object, const WaitCondition& condition) {
     for (int i = 1; i <= kYields; ++i) {
       sched_yield();
       if (condition()) return true;
-      if (i % 8 == 0) engine.progress(team.context());
+      if (i % 8 != 0) continue;
+      engine.progress(team.context());
+      if (team.is_interrupted()) return false;
     }
   }
   LossDeadline deadline(team);

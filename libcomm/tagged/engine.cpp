@@ -172,8 +172,11 @@ void Engine::irecv(Request& request, int source, std::uint32_t context, std::int
     return;
   }
   if (const int lost = impl.find_lost(source, context); lost != Impl::kNobody) [[unlikely]] {
-    request.peer = lost;
-    return impl.complete(request, Code::peer_lost);
+    if (!request.stays_posted || source != kAnySource || impl.is_revoked(context)) {
+      request.peer = lost;
+      return impl.complete(request, Code::peer_lost);
+    }
+    impl.pause(request);
   }
   impl.matcher.post(request);
 }
@@ -185,7 +188,44 @@ void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) 
 void Engine::close_context(std::uint32_t context) noexcept {
   Impl& impl = of(context);
   const Guard guard(impl);
-  impl.reported.erase(context);
+  impl.close_context(context);
+}
+
+void Engine::acknowledge(std::uint32_t context, std::span<const int> peers) {
+  Impl& impl = of(context);
+  const Guard guard(impl);
+  impl.acknowledge(context, peers);
+}
+
+void Engine::revoke(std::uint32_t context) {
+  Impl& impl = of(context);
+  const Guard guard(impl);
+  impl.revoke(context);
+}
+
+void Engine::set_control(std::uint32_t context, bool (*work)()) noexcept {
+  count_unexpected_of(context);
+  shared_->control.store(work, std::memory_order_release);
+}
+
+void Engine::Shared::run_control() {
+  // relaxed: the lock of the VCI orders the messages that are counted.
+  const std::uint32_t now = first().matcher.num_counted();
+  if (now == num_controls_seen.load(std::memory_order_relaxed)) return;
+  auto* work = control.load(std::memory_order_acquire);
+  if (work == nullptr) return;
+  num_controls_seen.store(now, std::memory_order_relaxed);
+  if (work()) num_controls_seen.store(now - 1, std::memory_order_relaxed);
+}
+
+void Engine::keep(std::unique_ptr<Kept> memory) noexcept {
+  const std::lock_guard lock(shared_->keeping);
+  std::erase_if(shared_->kept, [](const auto& each) { return each->is_over(); });
+  // Without memory for the entry it is never freed.
+  if (or_no_memory([&] { make_room(shared_->kept); }) == Code::ok)
+    shared_->kept.push_back(std::move(memory));
+  else
+    (void)memory.release();
 }
 
 bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, std::size_t room) {
@@ -201,7 +241,7 @@ bool Engine::irecv_matched(Request& request, Unexpected* message, void* buffer, 
 bool Engine::cancel(Request& request) {
   Impl& impl = of(request.context);
   const Guard guard(impl);
-  if (request.is_complete()) return false;
+  if (request.is_over()) return false;
   if (!request.is_receive) return impl.withdraw(request);
   if (request.phase != kPosted) return false;
   impl.matcher.remove_posted(request);
@@ -366,6 +406,8 @@ int Engine::last_reported_lost() const noexcept {
 std::string Engine::describe(const Request& request) const {
   if (request.code == Code::peer_lost)
     return fmt::format("{} is lost", impl_->job.describe(request.peer));
+  if (request.code == Code::again)
+    return "it waits on; a process that may be the sender has died, which is not acknowledged";
   if (request.code == Code::truncated)
     return fmt::format("a message of {} bytes from {} does not fit into {} bytes", request.received,
                        impl_->job.describe(request.peer), request.length);

@@ -17,8 +17,9 @@
 // those with kThreadContext are spread over the others.
 //
 // Failure: when a peer is lost, requests that name it complete with peer_lost, receives from
-// kAnySource in any context complete with peer_lost too (the sender may have been the lost one),
-// and later operations with it complete with peer_lost at once. Other peers are not affected.
+// kAnySource in any context complete with peer_lost too (the sender may have been the lost one)
+// until the loss is acknowledged there, and later operations with it complete with peer_lost at
+// once. Other peers are not affected.
 //
 // Memory: an operation without memory is retried until PEER_TIMEOUT_MS has passed; then the peer is
 // lost. Only irecv itself blocks for memory, when it matches an RTS; then it completes with
@@ -93,6 +94,20 @@ class Engine {
   // Ends the use of a context; its number may be used again.
   void close_context(std::uint32_t context) noexcept;
 
+  // Ends what is pending in a context with peer_lost, and later receives and probes at once; the
+  // caller begins no sends there any more. What is half-way completes as usual, and so does a send
+  // whose RTS has left: the peer is asked to drop it. Unmatched messages are dropped.
+  void revoke(std::uint32_t context);
+
+  // Runs in waits, and in calls that test in vain, when a message has arrived unexpectedly in this
+  // context since the last time; with no lock held. It must not wait, and returns true to be called
+  // again although no message comes. null: none.
+  void set_control(std::uint32_t context, bool (*work)()) noexcept;
+
+  // Takes memory that the engine may still use after its owner's end, and frees it once the engine
+  // is done with it, at some later call, or at its own end.
+  void keep(std::unique_ptr<Kept> memory) noexcept;
+
   // Receives all notices; null: none. Runs with the engine's lock held: it must not call the
   // engine.
   void set_observer(void (*observer)(const Notice&) noexcept) noexcept;
@@ -152,12 +167,14 @@ class Engine {
   // it ends with peer_lost, whenever it was begun:
   //   - sends to it, and receives and probes from it, always;
   //   - a receive or probe from any source for which no message is there, if the peer may send in
-  //     its context: every receive that is posted when the peer is lost, or else the first receive
-  //     or probe after that. So each loss is reported to each context, as its owner may have
-  //     waited for that very peer; later ones wait for the peers that are left, and end with
-  //     peer_lost at once if there are none.
+  //     its context, until the loss is acknowledged there: its owner may have waited for that very
+  //     peer. Later ones wait for the peers that are left, and end with peer_lost at once if there
+  //     are none. Receives that stay posted (Request::stays_posted) only pause.
   // A probe from any source for a negative tag, which is the library's own, reports no loss.
-  // request.peer, or info.source, names the peer. A loss is reported once for all earlier ones.
+  // request.peer, or info.source, names the peer: the first that is not acknowledged.
+  //
+  // Acknowledges the loss of these peers in a context, besides those before.
+  void acknowledge(std::uint32_t context, std::span<const int> peers);
   //
   // Sets the function that returns the possible senders of a context; empty: unknown, so all ranks.
   // The span stays valid as long as the context. The engine calls it off the hot path, with its

@@ -139,7 +139,7 @@ void Losses::lose(Peer& peer) {
   matcher.for_each_posted([&](Request& request) {
     const bool is_any = request.peer == kAnySource;
     if (is_any ? !may_send(peer.rank, request.context) : request.peer != peer.rank) return;
-    if (is_any) note_reported(request.context);
+    if (is_any && request.stays_posted) return pause(request);
     matcher.remove_posted(request);
     request.peer = peer.rank;
     complete(request, Code::peer_lost);
@@ -156,25 +156,78 @@ bool Losses::may_send(int rank, std::uint32_t context) {
 
 int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
   if (source != kAnySource) return peer(source).lost ? source : kNobody;
-  const auto known = reported.find(context);
-  const std::uint32_t before = known == reported.end() ? 0 : known->second;
-  const Peer* news = nullptr;  // the first unreported loss
+  const auto found = acknowledged.find(context);
+  Acknowledged* known = found == acknowledged.end() ? nullptr : &found->second;
+  const bool all_known = known != nullptr && known->num_losses == num_losses;
+  const Peer* news = nullptr;  // the first loss that is not acknowledged
   const Peer* last = nullptr;
   bool is_any_left = false;
   for_each_sender(context, [&](const Peer& sender) {
     if (sender.rank == job.rank()) return true;
     if (!sender.lost) {
       is_any_left = true;
-      return before != num_losses;  // otherwise all losses are reported
+      return !all_known;
     }
     last = &sender;
-    if (sender.loss > before && (news == nullptr || sender.loss < news->loss)) news = &sender;
+    const bool is_news =
+        known == nullptr || std::ranges::find(known->peers, sender.rank) == known->peers.end();
+    if (is_news && (news == nullptr || sender.loss < news->loss)) news = &sender;
     return true;
   });
-  // Even if none of the lost may send here, so that the next call need not check them again.
-  if (before != num_losses) note_reported(context);
+  // So that the next call need not check them again.
+  if (news == nullptr && known != nullptr) known->num_losses = num_losses;
   if (news == nullptr && !is_any_left) news = last;
   return news != nullptr ? news->rank : kNobody;
+}
+
+void Losses::pause(Request& request) noexcept {
+  request.code = Code::again;
+  // release: pairs with is_complete().
+  request.complete.store(true, std::memory_order_release);
+  if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));
+}
+
+void Losses::acknowledge(std::uint32_t context, std::span<const int> acknowledged_peers) {
+  Acknowledged& known = acknowledged[context];
+  for (const int rank : acknowledged_peers)
+    if (std::ranges::find(known.peers, rank) == known.peers.end()) known.peers.push_back(rank);
+  known.num_losses = 0;
+  if (find_lost(kAnySource, context) != kNobody) return;
+  const auto resume = [context](Request& request) {
+    if (request.context != context || request.code != Code::again) return;
+    request.code = Code::ok;
+    request.complete.store(false, std::memory_order_relaxed);
+  };
+  matcher.for_each_posted(resume);
+  // Those that have matched meanwhile.
+  for (const Peer& peer : peers)
+    if (peer.incoming != nullptr) resume(*peer.incoming);
+  for (const RendezvousCopy& copy : copies) resume(*copy.request);
+  receives.for_each(resume);
+}
+
+bool Losses::is_revoked(std::uint32_t context) const noexcept {
+  return std::ranges::find(revoked, context) != revoked.end();
+}
+
+void Losses::revoke(std::uint32_t context) {
+  if (is_revoked(context)) return;
+  revoked.push_back(context);
+  is_exceptional = true;
+  matcher.take_arrived(
+      context, [this](Unexpected& message) { release_unexpected(peer(message.source), message); });
+  matcher.for_each_posted([&](Request& request) {
+    if (request.context != context) return;
+    matcher.remove_posted(request);
+    request.peer = job.rank();
+    complete(request, Code::peer_lost);
+  });
+  revoke_sends(context);
+}
+
+void Losses::close_context(std::uint32_t context) noexcept {
+  acknowledged.erase(context);
+  if (std::erase(revoked, context) != 0) is_exceptional = some_apart || !revoked.empty();
 }
 
 Code Losses::lost_or_again(int source, std::uint32_t context, std::int32_t tag, MessageInfo& info) {
@@ -198,11 +251,6 @@ void Losses::lose_apart(int source) {
   if (is_any_left) return;
   for (Peer& other : peers)
     if (other.lanes == nullptr) connect(other);
-}
-
-void Losses::note_reported(std::uint32_t context) noexcept {
-  // Without memory for the entry the loss is reported twice.
-  (void)or_no_memory([&] { reported[context] = num_losses; });
 }
 
 void Engine::Shared::note_end(int rank, PeerState state) noexcept {

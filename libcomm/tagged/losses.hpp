@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "tagged/receiving.hpp"
 
@@ -16,8 +18,10 @@ struct Losses : Receiving {
   static constexpr int kNobody = -1;
   // The lost peer for which a receive or probe without a message ends, or kNobody.
   int find_lost(int source, std::uint32_t context) {
-    if (some_apart) [[unlikely]]
-      lose_apart(source);
+    if (is_exceptional) [[unlikely]] {
+      if (is_revoked(context)) return job.rank();
+      if (some_apart) lose_apart(source);
+    }
     return num_lost_peers == 0 ? kNobody : find_lost_slow(source, context);
   }
   // The same for a probe: peer_lost, with the peer in `info`; or again.
@@ -30,15 +34,19 @@ struct Losses : Receiving {
   void end_of(Peer& peer);
   void lose(Peer& peer);
 
-  // By context: the last loss that was reported to receives from any source there.
-  std::unordered_map<std::uint32_t, std::uint32_t> reported;
+  void acknowledge(std::uint32_t context, std::span<const int> acknowledged_peers);
+  // A receive from any source pauses until the losses are acknowledged.
+  void pause(Request& request) noexcept;
+  void revoke(std::uint32_t context);
+  bool is_revoked(std::uint32_t context) const noexcept;
+  void close_context(std::uint32_t context) noexcept;
+
   std::size_t num_lost_peers = 0;  // of `peers` now; Shared::num_lost counts losses
   bool some_apart = false;         // a peer has no fabric in common with this process
+  bool is_exceptional = false;     // some_apart, or a context is revoked
 
  private:
   int find_lost_slow(int source, std::uint32_t context) noexcept;
-  // Marks the losses so far as reported to receives from any source in this context.
-  void note_reported(std::uint32_t context) noexcept;
   // Calls f(peer) for the possible senders of a receive from any source in this context, until it
   // returns false.
   template <class F>
@@ -53,6 +61,13 @@ struct Losses : Receiving {
   std::uint32_t num_ends() const noexcept;  // of peers: unchanged means that none has ended since
   static bool is_closed(Peer& peer) noexcept;
 
+  // By context: the lost peers whose loss is acknowledged there.
+  struct Acknowledged {
+    std::vector<int> peers;
+    std::uint32_t num_losses = 0;  // 0, or the number of losses after which none was left over
+  };
+  std::unordered_map<std::uint32_t, Acknowledged> acknowledged;
+  std::vector<std::uint32_t> revoked;              // contexts
   std::uint32_t num_losses = 0;                    // so far
   std::atomic<std::uint64_t> last_liveness_ns{0};  // relaxed
   std::size_t next_check = 0;                      // of `peers`, for lost ones

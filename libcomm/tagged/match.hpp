@@ -107,6 +107,18 @@ class Matcher {
 
   // Drops the unexpected messages of a source that has left.
   void forget(int source) noexcept;
+  // Removes those of a context whose data are here, and calls f(message) for each.
+  template <class F>
+  void take_arrived(std::uint32_t context, F&& f) {
+    for (Unexpected* message = arrival_.head; message != nullptr;) {
+      Unexpected* next = message->next_any;
+      if (message->context == context && !message->is_rts && message->arrived == message->bytes) {
+        remove_unexpected(*message);
+        f(*message);
+      }
+      message = next;
+    }
+  }
 
   // Calls f(request) for every posted receive; f may remove it.
   template <class F>

@@ -23,6 +23,7 @@ enum Phase : std::uint8_t {
   kFragments,  // send: partly in the ring
   kRtsSent,    // send: waiting for the CTS or FIN
   kStreaming,  // send: a long message goes through the ring
+  kRevoked,    // send: as kRtsSent, but its context is revoked: the peer is asked to drop it
 };
 
 // An entry that is sent once there is room, ahead of queued messages.

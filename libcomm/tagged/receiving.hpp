@@ -26,6 +26,8 @@ struct Receiving : Rendezvous {
   void broken(Peer& peer, const char* what);
   // Completes the message of a lost peer that has arrived in part.
   void lose_incoming(Peer& peer);
+  // Frees a message that is out of the matcher.
+  void release_unexpected(Peer& peer, Unexpected& message);
 
   std::vector<Peer*> incoming;                              // of this host, connected
   const std::atomic<std::uint32_t>* connections = nullptr;  // of `local`
@@ -50,7 +52,6 @@ struct Receiving : Rendezvous {
   bool keep_unexpected(Peer& peer, std::uint32_t context, std::int32_t tag, std::size_t bytes,
                        const std::byte* data, std::size_t length);
   void deliver(Request& request, Unexpected& message);
-  void release_unexpected(Peer& peer, Unexpected& message);
 };
 
 }  // namespace weft::tagged

@@ -245,7 +245,8 @@ void Rendezvous::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
   if (request == nullptr) return vci().broken(peer, "the number of a message");
   sends.remove(send_id);
   end_share(*request);
-  complete(*request, code);
+  const bool is_revoked = code == Code::cancelled && request->phase == kRevoked;
+  complete(*request, is_revoked ? Code::peer_lost : code);
 }
 
 void Rendezvous::on_stream(Peer& peer, const Entry& entry) {
@@ -276,6 +277,36 @@ bool Rendezvous::withdraw(Request& request) {
     return true;
   }
   return false;
+}
+
+void Rendezvous::revoke_sends(std::uint32_t context) {
+  for (Peer& peer : peers) {
+    Request** place = &peer.queue_head;
+    Request* previous = nullptr;
+    while (Request* request = *place) {
+      if (request->context != context || request->phase != kQueued) {
+        previous = request;
+        place = &request->next;
+        continue;
+      }
+      *place = request->next;
+      if (peer.queue_tail == request) peer.queue_tail = previous;
+      complete(*request, Code::peer_lost);
+    }
+  }
+  // The table may grow while the peers are asked.
+  std::vector<Request*> waiting;
+  (void)or_no_memory([&] {
+    sends.for_each([&](Request& request) {
+      if (request.context == context && request.phase == kRtsSent) waiting.push_back(&request);
+    });
+  });
+  for (Request* request : waiting) {
+    Peer& peer = this->peer(request->peer);
+    if (!make_room(peer)) continue;
+    request->phase = kRevoked;
+    enqueue(peer, Control{kWithdraw, request->id, 0, {}});
+  }
 }
 
 // An RTS that has matched is not withdrawn: its CTS or FIN is the answer.

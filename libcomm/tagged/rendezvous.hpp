@@ -65,6 +65,8 @@ struct Rendezvous : Sending {
   // the request is complete with cancelled.
   bool send_rts(Peer& peer, Request& request);
   bool withdraw(Request& request);
+  // Ends the sends of a context that have not begun, and withdraws those whose RTS has left.
+  void revoke_sends(std::uint32_t context);
   void on_cts(Peer& peer, const Entry& entry);
   void on_fin(Peer& peer, const Entry& entry) { complete_rts(peer, entry.immediate, Code::ok); }
   void on_withdrawn(Peer& peer, const Entry& entry) {

@@ -34,6 +34,11 @@ struct Request {
   Code code = Code::ok;  // valid once complete: ok, truncated, cancelled, peer_lost, ...
   bool is_receive = false;
   bool synchronous = false;  // a send that completes only when matched
+  // Set by the caller, once: a receive from any source survives losses. While one is not
+  // acknowledged (engine.hpp, "Losses") it counts as complete, with `again`, but it stays posted:
+  // it still ends with the message that it matches, and otherwise waits on after the
+  // acknowledgement.
+  bool stays_posted = false;
   int peer = 0;          // world rank of the other side; a receive's actual source once complete
   std::int32_t tag = 0;  // actual tag once complete
   std::uint32_t context = 0;
@@ -54,6 +59,16 @@ struct Request {
   std::uint8_t phase = 0;
 
   bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
+  // Complete for good: the engine is done with it.
+  bool is_over() const noexcept { return is_complete() && code != Code::again; }
+};
+
+// Memory that the engine uses until some request is complete, kept by Engine::keep().
+class Kept {
+ public:
+  virtual ~Kept() = default;
+  // Returns true once the engine is done with it.
+  virtual bool is_over() const noexcept = 0;
 };
 
 // The result of a probe.

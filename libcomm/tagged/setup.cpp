@@ -89,6 +89,7 @@ Status Engine::Impl::start() {
   for (int rank = 0; rank < job.size(); ++rank) {
     set_up(peer(rank), rank, fabrics->to(rank));
     some_apart |= peer(rank).lanes == nullptr;
+    is_exceptional = some_apart;
   }
   // Each list has a peer once at most, so it never allocates later.
   for (auto* list : {&incoming, &arriving, &blocked}) list->reserve(peers.size());

@@ -64,6 +64,14 @@ struct Engine::Shared {
   std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with its data
   std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
 
+  // Runs the control callback if there are messages for it.
+  void run_control();
+  std::atomic<bool (*)()> control{nullptr};         // acquire and release: with its data
+  std::atomic<std::uint32_t> num_controls_seen{0};  // relaxed
+
+  std::mutex keeping;
+  std::vector<std::unique_ptr<Kept>> kept;  // under `keeping`
+
   std::mutex making;
   std::array<std::unique_ptr<Impl>, kNumVcis> owned;  // under `making`, except the first
   std::array<std::atomic<Impl*>, kNumVcis> vcis{};    // release and acquire

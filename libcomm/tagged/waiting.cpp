@@ -111,7 +111,9 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
   for (unsigned i = 1; polls; ++i) {
     poll();
     if (condition()) return;
+    // Where many processes share a core this may take long.
     sched_yield();
+    shared.run_control();
     if (i % 16 == 0) {
       const std::uint64_t now = now_ns();
       if (limit == 0) limit = now + yield_ns;
@@ -149,6 +151,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
   std::uint64_t seen = 0;
   for (;;) {
     shared.for_each(check_for_lost);
+    shared.run_control();
     {
       const Guard guard(vci());
       seen = num_completed;
@@ -162,6 +165,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
     const std::uint32_t armed = arm_doorbell(sleeping);
     // Not poll(): the thread that holds the lock may be sending, and poll nothing.
     shared.for_each(progress_now);
+    shared.run_control();
     {
       const Guard guard(vci());
       seen = num_completed;
@@ -182,6 +186,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
 
 void Engine::idle() {
   shared_->for_each([](Impl& vci) { vci.check_liveness_if_due(); });
+  shared_->run_control();
   if (impl_->crowded) sched_yield();
 }
 

@@ -31,7 +31,7 @@ static int serve(int num) {
     } else {
       int class = 0;
       MPI_Error_class(code, &class);
-      if (class == MPI_ERR_PROC_ABORTED) ++lost;
+      if (class == MPIX_ERR_PROC_FAILED) ++lost;
       MPI_Comm_free(&client);
     }
     printf("served %d, lost %d\n", served, lost);

@@ -15,7 +15,7 @@ static void must(int code, const char* what) {
   MPI_Error_string(code, text, &length);
   printf("rank %d: told %s: %s\n", rank, what,
          class == MPI_ERR_NO_MEM         ? "out of memory"
-         : class == MPI_ERR_PROC_ABORTED ? "peer lost"
+         : class == MPIX_ERR_PROC_FAILED ? "peer lost"
                                          : text);
   fflush(stdout);
   exit(3);

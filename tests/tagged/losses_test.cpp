@@ -70,7 +70,8 @@ class Losses {
 
 }  // namespace
 
-TEST_CASE("a loss is reported once to each context that may wait for it", "[engine]") {
+TEST_CASE("a loss is reported to each context that may wait for it until it is acknowledged there",
+          "[engine]") {
   Losses job;
   Engine& engine = job.engine();
   REQUIRE(job.posted(kContext) == -1);
@@ -87,14 +88,16 @@ TEST_CASE("a loss is reported once to each context that may wait for it", "[engi
     CHECK(request->peer == 1);
   }
   CHECK_FALSE(without.is_complete());
-  CHECK(job.posted(kContext) == -1);
-  CHECK(job.probed(kContext) == -1);
-  // Where none was posted, the first that begins later.
-  CHECK(job.probed(kOther) == 1);
-  CHECK(job.probed(kOther) == -1);
-  CHECK(job.posted(kOther) == -1);
-  CHECK(job.posted(kOther + 2) == 1);
-  CHECK(job.posted(kOther + 2) == -1);
+  const int one = 1;
+  for (const std::uint32_t context : {kContext, kOther}) {
+    for (int i = 0; i < 2; ++i) {
+      CHECK(job.posted(context) == 1);
+      CHECK(job.probed(context) == 1);
+    }
+    engine.acknowledge(context, {&one, 1});
+    CHECK(job.posted(context) == -1);
+    CHECK(job.probed(context) == -1);
+  }
   CHECK(job.posted(kWithout) == -1);
   // From the lost one itself, always.
   for (int i = 0; i < 2; ++i) {
@@ -114,6 +117,70 @@ TEST_CASE("a loss is reported once to each context that may wait for it", "[engi
   CHECK(job.posted(kContext) == 2);
   for (int i = 0; i < 2; ++i) CHECK(job.posted(kContext) > 0);
   for (int i = 0; i < 2; ++i) CHECK(job.probed(kWithout) == 2);
+}
+
+TEST_CASE("a receive from any source that stays posted pauses until losses are acknowledged",
+          "[engine]") {
+  Losses job;
+  Engine& engine = job.engine();
+  const int one = 1, two = 2;
+  char sent = 'x', bytes[2] = {};
+  Request first, second;
+  for (Request* request : {&first, &second}) request->stays_posted = true;
+  engine.irecv(first, kAnySource, kContext, kTag, &bytes[0], 1);
+  engine.lose(1);
+  engine.irecv(second, kAnySource, kContext, kTag, &bytes[1], 1);
+  for (Request* request : {&first, &second}) {
+    REQUIRE(request->is_complete());
+    CHECK_FALSE(request->is_over());
+    CHECK(request->code == Code::again);
+  }
+  // The first one still gets the message.
+  Request send;
+  engine.isend(send, 0, kContext, kTag, &sent, 1);
+  engine.progress();
+  CHECK(first.is_over());
+  CHECK(first.code == Code::ok);
+  CHECK(bytes[0] == 'x');
+  engine.acknowledge(kContext, {&two, 1});
+  CHECK(second.is_complete());
+  engine.acknowledge(kContext, {&one, 1});
+  CHECK_FALSE(second.is_complete());
+  Request again;
+  engine.isend(again, 0, kContext, kTag, &sent, 1);
+  engine.progress();
+  CHECK(second.is_over());
+  CHECK(second.code == Code::ok);
+}
+
+TEST_CASE("a revoked context ends what is pending there and nothing else", "[engine]") {
+  Losses job;
+  Engine& engine = job.engine();
+  char byte = 'x', bytes[3] = {};
+  Request named, any, other, send, late;
+  engine.irecv(named, 1, kContext, kTag, &bytes[0], 1);
+  engine.irecv(any, kAnySource, kContext, kTag, &bytes[1], 1);
+  engine.irecv(other, kAnySource, kOther, kTag, &bytes[2], 1);
+  engine.isend(send, 0, kContext, kTag + 1, &byte, 1);
+  engine.progress();
+  engine.revoke(kContext);
+  for (Request* request : {&named, &any}) {
+    REQUIRE(request->is_complete());
+    CHECK(request->code == Code::peer_lost);
+  }
+  CHECK_FALSE(other.is_complete());
+  // What was there is dropped.
+  engine.irecv(late, 0, kContext, kTag + 1, bytes, 1);
+  REQUIRE(late.is_complete());
+  CHECK(late.code == Code::peer_lost);
+  CHECK(job.probed(kContext) == 0);
+  // The number is used again.
+  engine.close_context(kContext);
+  CHECK(job.posted(kContext) == -1);
+  engine.isend(send, 0, kOther, kTag, &byte, 1);
+  engine.progress();
+  CHECK(other.code == Code::ok);
+  CHECK(bytes[2] == 'x');
 }
 
 TEST_CASE("a message that is there is received before a loss is reported", "[engine]") {

@@ -206,9 +206,11 @@ class Background final : public Operation {
   void open() noexcept { schedule_.open(); }
   ~Background() override {
     if (schedule_.is_abandoned()) {
-      // The engine still uses the call's memory, and its types unpack it: leak it.
-      (void)new (std::nothrow) Call(std::move(call_));
-      (void)switched_.release();
+      // The engine still uses the call's memory, and its types unpack it.
+      if (auto* kept = new (std::nothrow) KeptCall(std::move(call_), std::move(switched_)))
+        engine->keep(std::unique_ptr<tagged::Kept>(kept));
+      else
+        (void)switched_.release();
       return;
     }
     call_.each_type([](Datatype* type) {
@@ -244,6 +246,14 @@ class Background final : public Operation {
   int refusal() const noexcept override { return refusal_; }
 
  private:
+  // Kept until the engine's end.
+  struct KeptCall final : tagged::Kept {
+    KeptCall(Call&& its_call, SwitchedPtr its_switched)
+        : call(std::move(its_call)), switched(std::move(its_switched)) {}
+    bool is_over() const noexcept override { return false; }
+    Call call;
+    SwitchedPtr switched;
+  };
   // True: the schedule has further steps. False: the call has ended with `code`, or again.
   bool advance_switched(Code& code) {
     switch (advance_switches(*switched_, schedule_, code)) {
@@ -327,8 +337,11 @@ int run_waiting(Comm& comm, Call&& call, const char* function) {
   return raised;
 }
 
+// On a revoked communicator, or between two groups.
 template <class Call, class Run>
-[[gnu::noinline]] int run_inter(Comm* comm, Call&& call, const char* function, Run&& run) {
+[[gnu::noinline]] int run_special(Comm* comm, Call&& call, const char* function, Run&& run) {
+  if (comm->is_revoked.load(std::memory_order_relaxed))
+    return raise(comm, MPIX_ERR_REVOKED, function);
   using Inter = typename std::remove_cvref_t<Call>::Inter;
   if constexpr (std::is_void_v<Inter>)
     return raise(comm, MPI_ERR_COMM, function, "an intercommunicator");
@@ -341,8 +354,8 @@ int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) [[unlikely]]
     return raise(nullptr, MPI_ERR_COMM, function);
-  if (comm->is_inter()) [[unlikely]]
-    return run_inter(comm, std::move(call), function, [comm, function](auto&& inter) {
+  if (comm->is_special.load(std::memory_order_relaxed)) [[unlikely]]
+    return run_special(comm, std::move(call), function, [comm, function](auto&& inter) {
       return run_waiting(*comm, std::move(inter), function);
     });
   int code = check_call(*comm, call, function);
@@ -363,8 +376,8 @@ int run_background(MPI_Comm handle, Call&& call, bool persistent, MPI_Request* o
                    const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  if (comm->is_inter())
-    return run_inter(comm, std::move(call), function, [&](auto&& inter) {
+  if (comm->is_special.load(std::memory_order_relaxed))
+    return run_special(comm, std::move(call), function, [&](auto&& inter) {
       return start_background(*comm, std::move(inter), persistent, out, function);
     });
   return start_background(*comm, std::move(call), persistent, out, function);

@@ -41,7 +41,7 @@ class RemoteBlocks {
   int each(const void* buffer, const Comm& comm, bool in_bytes, CountOf&& count, PlaceOf&& place,
            HandleOf&& handle) {
     if (buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
-    types_.resize(static_cast<std::size_t>(comm.num_peers));
+    types_.resize(static_cast<std::size_t>(comm.peer_group().size()));
     for (std::size_t i = 0; i < types_.size(); ++i) {
       const int code = check_elements(count(i), handle(i), types_[i]);
       // A process that gets nothing may have any type.
@@ -52,7 +52,7 @@ class RemoteBlocks {
       ranks_.push_back(static_cast<int>(i));
     }
     return blocks_.set(
-        const_cast<void*>(buffer), comm.num_peers, count,
+        const_cast<void*>(buffer), comm.peer_group().size(), count,
         [&](std::size_t i) {
           const auto at = static_cast<std::ptrdiff_t>(place(i));
           return in_bytes ? at : at * static_cast<std::ptrdiff_t>(types_[i]->extent());
@@ -88,7 +88,7 @@ class RemoteBlocks {
 inline int plan_gathered(const Comm& comm, int root, const void* buffer, MPI_Count count,
                          MPI_Datatype datatype, RemoteBlocks& out, bool& receives) {
   receives = root == -1 || root == MPI_ROOT;
-  if (root == -1) return out.one(buffer, count, datatype, 0, comm.num_peers);
+  if (root == -1) return out.one(buffer, count, datatype, 0, comm.peer_group().size());
   if (const int code = check_inter_root(comm, root); code != MPI_SUCCESS) return code;
   return root >= 0 ? out.one(buffer, count, datatype, root, 1) : MPI_SUCCESS;
 }

@@ -117,7 +117,9 @@ bool Schedule::is_given_up(Code& code) {
 
 // Reports the end: the other members must learn of a loss. True once that is sent.
 bool Schedule::report_end(Code code) {
-  coll::Notices* notices = code == Code::peer_lost ? comm_.notices() : nullptr;
+  const bool notifies =
+      code == Code::peer_lost && !comm_.is_revoked.load(std::memory_order_relaxed);
+  coll::Notices* notices = notifies ? comm_.notices() : nullptr;
   if (notices == nullptr) return true;
   notices->notify();
   return notices->is_sent();
@@ -126,6 +128,7 @@ bool Schedule::report_end(Code code) {
 // As blocking calls (coll/plan/loss_deadline.hpp): somebody may wait for a member that has given
 // up, but what is on its way from others still comes.
 bool Schedule::is_hopeless() noexcept {
+  if (comm_.is_revoked.load(std::memory_order_relaxed)) return true;
   if (const std::uint32_t lost = engine->num_lost(); lost != lost_seen_) {
     lost_seen_ = lost;
     for (const Group* group : {comm_.group.get(), comm_.remote.get()}) {
@@ -146,6 +149,22 @@ bool Schedule::is_hopeless() noexcept {
                     (some_died_ || is_notified ? coll::kGraceNs : coll::kGraceAfterLeavingNs);
 }
 
+namespace {
+
+// The messages of a schedule that has ended without them, and the memory they use.
+struct KeptMessages final : tagged::Kept {
+  bool is_over() const noexcept override {
+    for (std::size_t i = 0; i < num_messages; ++i)
+      if (!messages[i].is_over()) return false;
+    return true;
+  }
+  std::unique_ptr<tagged::Request[]> messages;
+  std::size_t num_messages = 0;
+  std::vector<std::unique_ptr<char[]>> memory;
+};
+
+}  // namespace
+
 bool Schedule::give_up(Code& code) {
   constexpr std::uint64_t kMostNs = 10'000'000'000;
   const std::uint64_t now = now_ns();
@@ -159,8 +178,15 @@ bool Schedule::give_up(Code& code) {
   code_ = Code::peer_lost;
   if (!all_over) {
     if (now < given_up_ns_ + kMostNs) return false;
-    (void)messages_.release();
-    for (auto& memory : memory_) (void)memory.release();
+    if (auto* kept = new (std::nothrow) KeptMessages) {
+      kept->messages = std::move(messages_);
+      kept->memory = std::move(memory_);
+      kept->num_messages = num_messages_;
+      engine->keep(std::unique_ptr<tagged::Kept>(kept));
+    } else {  // never freed
+      (void)messages_.release();
+      for (auto& memory : memory_) (void)memory.release();
+    }
     num_messages_ = first_pending_ = 0;
     abandoned_ = true;
   }

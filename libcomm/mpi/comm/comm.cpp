@@ -8,6 +8,7 @@
 #include "mpi/collective/insist.hpp"
 #include "mpi/comm/context_ids.hpp"
 #include "mpi/comm/topology.hpp"
+#include "mpi/ft/control.hpp"
 #include "mpi/p2p/transfer.hpp"
 
 namespace weft::mpi {
@@ -16,9 +17,10 @@ Immortal<CommTable> comms;
 
 namespace {
 
-// The first two ids of a range are reserved: MPI_COMM_WORLD's (of rank 0's range, the same in all
-// processes) and MPI_COMM_SELF's.
-constexpr std::uint32_t kReservedIds = 2;
+// The first three ids of a range are reserved: MPI_COMM_WORLD's (of rank 0's range, the same in all
+// processes), MPI_COMM_SELF's, and (of rank 0's range) that of kControlContext.
+constexpr std::uint32_t kReservedIds = 3;
+static_assert(kControlContext == 2 * (kReservedIds - 1));
 Immortal<ContextIds> context_ids;
 Immortal<ContextsAcross> contexts_across;
 // The communicators whose contexts are in use, for the engine to find who may send there: by
@@ -67,7 +69,11 @@ Comm::~Comm() {
       const std::lock_guard lock(open_mutex);
       open_comms_of(context).remove(*this);
     }
-    if (engine != nullptr) engine->close_context(context);
+    ft::note_end(*this);
+    if (engine != nullptr) {
+      for (const std::uint32_t one : {context, context + 1, team->context()})
+        engine->close_context(one);
+    }
   }
   if (given_context) drop_context(*given_context);
   if (across_contexts == std::array<std::uint32_t, 2>{}) return;
@@ -104,7 +110,8 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
   comm.remote = std::move(remote);
   const Group& peers = comm.peer_group();
   comm.peers = peers.members().data();
-  comm.num_peers = peers.size();
+  comm.num_peers.store(peers.size(), std::memory_order_relaxed);
+  comm.is_special.store(comm.is_inter(), std::memory_order_relaxed);
   comm.identity = peers.is_identity();
   comm.context = context;
   for (const std::uint32_t given : {context, team_context - 1})
@@ -121,9 +128,12 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
                               comm.remote->members());
   else
     comm.remote_notices.reset();
-  const std::lock_guard lock(open_mutex);
-  open_comms_of(context).push_back(comm);
-  comm.is_open = true;
+  {
+    const std::lock_guard lock(open_mutex);
+    open_comms_of(context).push_back(comm);
+    comm.is_open = true;
+  }
+  ft::note_open(comm);
 }
 
 // Makes a communicator with a team of these members, for fill_comm.
@@ -159,6 +169,19 @@ Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t con
   return comm.release();
 }
 
+Comm* retain_open(std::uint32_t context) noexcept {
+  const std::lock_guard lock(open_mutex);
+  for (Comm* comm = open_comms_of(context).first(); comm != nullptr; comm = comm->next) {
+    if (comm->context != context) continue;
+    // Its last user may have just let go of it.
+    int uses = comm->uses.load(std::memory_order_relaxed);
+    while (comm != job_comm && uses != 0)
+      if (comm->uses.compare_exchange_weak(uses, uses + 1, std::memory_order_relaxed)) break;
+    return uses != 0 ? comm : nullptr;
+  }
+  return nullptr;
+}
+
 void release_slow(Comm* comm) {
   // acq_rel: the last user sees what the others did before they let go.
   if (comm->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete comm;
@@ -167,6 +190,7 @@ void release_slow(Comm* comm) {
 void create_predefined_comms() {
   context_ids->open(range_of_ids(), kReservedIds);
   engine->set_senders(senders_in);
+  ft::open_control();
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   CommPtr world = new_comm(all);
@@ -192,6 +216,7 @@ void destroy_comms() {
   delete own_comm;
   job_comm = nullptr;
   own_comm = nullptr;
+  ft::close_control();
 }
 
 bool Comm::starts_in_order() {
@@ -315,7 +340,8 @@ MPI_FUNCTION(Comm_disconnect)(MPI_Comm* comm) {
     return raise(object, MPI_ERR_COMM, __func__, "a predefined communicator cannot be freed");
   // All pending communication must end first; the program has completed its own requests.
   drop_buffer(object);
-  const Status status = meet_both_sides(object);
+  // On a revoked one nothing is pending, and nobody can be met.
+  const Status status = is_revoked(*object) ? Status() : meet_both_sides(object);
   if (!status) return raise_status(object, status, __func__);
   const int code = free_comm(object);
   if (code != MPI_SUCCESS) return raise(object, code, __func__);

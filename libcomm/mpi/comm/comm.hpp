@@ -30,8 +30,8 @@ struct Session;
 struct Topology;
 
 struct Comm {
-  const int* peers = nullptr;  // world ranks behind the ranks in send and receive calls
-  int num_peers = 0;
+  const int* peers = nullptr;        // world ranks behind the ranks in send and receive calls
+  std::atomic<int> num_peers{0};     // relaxed; 0 once revoked: no rank is valid any more
   bool identity = false;             // peers[i] == i
   std::uint32_t context = 0;         // of point-to-point messages; context + 1 is the team's
   int rank = 0;                      // of this process, in the local group
@@ -45,7 +45,11 @@ struct Comm {
   std::unique_ptr<coll::Team> team;                // of the local group
   std::unique_ptr<coll::Notices> remote_notices;  // intercommunicators only: notices of both groups
   std::unique_ptr<Topology> topology;
-  std::atomic<int> uses{1};                 // the handle and pending requests
+  std::atomic<int> uses{1};  // the handle and pending requests
+  // Relaxed: collectives do not go their usual way, between two groups or after a revocation.
+  std::atomic<bool> is_special{false};
+  std::atomic<bool> is_revoked{false};      // relaxed (mpi/ft/revoke.cpp)
+  int num_acknowledged = 0;                 // of its failed members, in order; under `mutex`
   bool is_open = false;                     // in the list of those whose context is in use
   Comm *next = nullptr, *before = nullptr;  // in that list (comm.cpp)
 
@@ -89,6 +93,10 @@ inline Comm* find_comm(MPI_Comm handle) noexcept {
   if (handle == MPI_COMM_WORLD) return world_comm;
   if (handle == MPI_COMM_SELF) return self_comm;
   return comms->find(handle);
+}
+
+inline bool is_revoked(const Comm& comm) noexcept {
+  return comm.is_revoked.load(std::memory_order_relaxed);
 }
 
 // Requests keep their communicator alive after MPI_Comm_free. The world is never freed, and its
@@ -183,6 +191,12 @@ int join_sides(Comm& local, int local_leader, int remote_leader, std::uint32_t c
 
 // Returns once all members, of both sides, have called it.
 Status meet_both_sides(Comm* comm);
+
+// Contexts of no communicator, the same in all jobs: of control messages (mpi/ft), and of the
+// making of communicators from groups.
+inline constexpr std::uint32_t kControlContext = 4, kFromGroupContext = 5;
+// Finds the communicator that has this context, and keeps it until release(); null: there is none.
+Comm* retain_open(std::uint32_t context) noexcept;
 
 // Tags of internal messages on a communicator's own context. From each of the three after the first
 // two a number up to kTagUb is subtracted; the ranges do not overlap.

@@ -27,6 +27,7 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "newcomm is null");
   *out = MPI_COMM_NULL;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   if (comm->is_inter()) return dup_inter(comm, info, keep_info, out, function);
   CommPtr made = prepare_comm(comm->group->members(), *comm);
   const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
@@ -55,6 +56,7 @@ struct SplitEntry {
 
 int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
   out = nullptr;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   if (color < 0 && color != MPI_UNDEFINED)
     return raise(comm, MPI_ERR_ARG, function, "the color is negative");
   const auto size = static_cast<std::size_t>(comm->size());
@@ -88,6 +90,7 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
 
 int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function) {
   out = nullptr;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   CommPtr made;
   if (group->rank() != MPI_UNDEFINED) made = prepare_comm(group->members(), *comm);
   OfferedContext offered(group->rank() == 0, *comm);
@@ -222,6 +225,7 @@ MPI_FUNCTION(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Com
   for (const int world : members->members())
     if (object->group->rank_of(world) == MPI_UNDEFINED)
       return raise(object, MPI_ERR_GROUP, __func__, "not a subset of the communicator's group");
+  if (is_revoked(*object)) return raise(object, MPIX_ERR_REVOKED, __func__);
   if (members->rank() == MPI_UNDEFINED) return MPI_SUCCESS;
   // Only the members call: rank 0 sends to the others, on tags that user messages cannot have.
   const std::int32_t internal_tag = kCreateGroupTag - tag;

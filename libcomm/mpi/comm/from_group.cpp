@@ -70,7 +70,7 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
   if (is_first) {
     std::vector<tagged::Request> sends(static_cast<std::size_t>(group->size()));
     for (int rank = 1; rank < group->size(); ++rank)
-      engine->isend(sends[static_cast<std::size_t>(rank)], group->world(rank), job_comm->context,
+      engine->isend(sends[static_cast<std::size_t>(rank)], group->world(rank), kFromGroupContext,
                     tag_of(hash), &said, sizeof said);
     for (int rank = 1; rank < group->size(); ++rank) {
       const Code code = wait_progressing(sends[static_cast<std::size_t>(rank)]);
@@ -78,7 +78,7 @@ int make(const Call& call, const GroupPtr& group, std::string_view tag, Comm*& o
     }
   } else {
     tagged::Request receive;
-    engine->irecv(receive, group->world(0), job_comm->context, tag_of(hash), &said, sizeof said);
+    engine->irecv(receive, group->world(0), kFromGroupContext, tag_of(hash), &said, sizeof said);
     result = wait_progressing(receive);
   }
   if (result != Code::ok) return call.fail(error_class(result));
@@ -138,7 +138,7 @@ MPI_FUNCTION(Intercomm_create_from_groups)
   Comm* side = nullptr;
   if (const int code = make(call, local, "side of " + call.tag, side); code != MPI_SUCCESS)
     return code;
-  const int code = join_sides(*side, local_leader, remote_world, job_comm->context,
+  const int code = join_sides(*side, local_leader, remote_world, kFromGroupContext,
                               tag_of(hash_of(call.tag)), newintercomm, __func__);
   static_cast<void>(free_comm(side));
   if (code == MPI_SUCCESS) find_comm(*newintercomm)->info = copy_of(call.hints);

@@ -56,6 +56,7 @@ int idup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, MPI_R
   if (out == nullptr || out_request == nullptr)
     return raise(comm, MPI_ERR_ARG, function, "newcomm or request is null");
   *out = MPI_COMM_NULL;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   RequestPtr request(new_request(comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise(comm, MPI_ERR_NO_MEM, function);
   CommPtr made = prepare_comm(comm->group->members(), *comm);

@@ -168,6 +168,7 @@ Status share_across(Comm* comm, const std::vector<T>& mine, std::vector<T>& thei
 int split_inter(Comm* comm, int color, int key, MPI_Comm* out, const char* function) {
   if (color < 0 && color != MPI_UNDEFINED)
     return raise(comm, MPI_ERR_ARG, function, "the color is negative");
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   std::vector<InterSplitEntry> mine;
   std::vector<InterSplitEntry> theirs(static_cast<std::size_t>(comm->remote->size()));
   Side local(*comm->group), remote(*comm->remote);
@@ -247,6 +248,7 @@ MPI_FUNCTION(Intercomm_create)
   if (local->is_inter()) return raise(local, MPI_ERR_COMM, __func__, "an intercommunicator");
   if (newintercomm == nullptr) return raise(local, MPI_ERR_ARG, __func__, "the result is null");
   *newintercomm = MPI_COMM_NULL;
+  if (is_revoked(*local)) return raise(local, MPIX_ERR_REVOKED, __func__);
   if (local_leader < 0 || local_leader >= local->size())
     return raise(local, MPI_ERR_RANK, __func__, "no such local leader");
   if (!is_send_tag(tag)) return raise(local, MPI_ERR_TAG, __func__);
@@ -270,6 +272,7 @@ MPI_FUNCTION(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm* newintraco
   if (!comm->is_inter()) return raise(comm, MPI_ERR_COMM, __func__, "not an intercommunicator");
   if (newintracomm == nullptr) return raise(comm, MPI_ERR_ARG, __func__, "the result is null");
   *newintracomm = MPI_COMM_NULL;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, __func__);
   std::vector<int> members = comm->group->members();
   members.insert(members.end(), comm->remote->members().begin(), comm->remote->members().end());
   CommPtr made = prepare_comm(members, *comm);

@@ -23,7 +23,10 @@ int* predefined_value(int keyval) {
   static int host = MPI_PROC_NULL;
   static int io = MPI_ANY_SOURCE;
   static int last_used = 0;
+  static int tolerates_failures = 1;
   switch (keyval) {
+    case MPIX_FT:
+      return &tolerates_failures;
     case MPI_TAG_UB:
       return &tag_ub;
     case MPI_HOST:
@@ -53,7 +56,9 @@ int* predefined_value(int keyval) {
   }
 }
 
-bool is_predefined_key(int keyval) { return keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE; }
+bool is_predefined_key(int keyval) {
+  return (keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE) || keyval == MPIX_FT;
+}
 
 int set_attribute(MPI_Comm handle, int keyval, void* value, const char* function) {
   Comm* comm = find_comm(handle);

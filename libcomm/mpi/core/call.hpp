@@ -30,6 +30,10 @@
 // MPI_name as a weak alias of PMPI_name, which tools may take over.
 #define MPI_ALIAS(name) \
   extern "C" decltype(PMPI_##name) MPI_##name __attribute__((weak, alias("PMPI_" #name)));
+// MPIX_name and PMPIX_name as further names of the function MPI_name of the same file.
+#define MPIX_ALIAS(name)                                                                     \
+  extern "C" decltype(PMPIX_##name) PMPIX_##name __attribute__((alias("weft_call_" #name))); \
+  extern "C" decltype(PMPIX_##name) MPIX_##name __attribute__((weak, alias("PMPIX_" #name)));
 // Defines the MPI function `name`: the parameter list and the body follow the macro. It makes
 //   weft::mpi::bodies::PMPI_name   the body that follows, a static function;
 //   weft_call_name                 the function of the same type that runs the body by call_body();
@@ -40,24 +44,29 @@
 // only a function with a C name can have an alias: hence weft_call_name is a friend function that
 // is defined inside a class template, Export_name. The compiler defines such a friend when it is
 // used after the template was instantiated: the static_assert is this use.
-#define MPI_FUNCTION(name)                                                                      \
-  namespace weft::mpi::bodies {                                                                 \
-  static decltype(::PMPI_##name) PMPI_##name;                                                   \
-  }                                                                                             \
-  extern "C" decltype(PMPI_##name) weft_call_##name;                                            \
-  template <class Type>                                                                         \
-  struct Export_##name;                                                                         \
-  template <class... Parameters>                                                                \
-  struct Export_##name<int(Parameters...)> {                                                    \
-    friend int weft_call_##name(Parameters... arguments) {                                      \
-      return weft::mpi::call_body("PMPI_" #name, weft::mpi::bodies::PMPI_##name, arguments...); \
-    }                                                                                           \
-  };                                                                                            \
-  template struct Export_##name<decltype(PMPI_##name)>;                                         \
-  static_assert(weft::mpi::is_function(weft_call_##name));                                      \
-  extern "C" decltype(PMPI_##name) PMPI_##name __attribute__((alias("weft_call_" #name)));      \
-  MPI_ALIAS(name)                                                                               \
-  int weft::mpi::bodies::PMPI_##name
+#define MPI_FUNCTION(name) MPI_FUNCTION_OF(MPI_, name)
+// The same for a function that has only the name MPIX_name.
+#define MPIX_FUNCTION(name) MPI_FUNCTION_OF(MPIX_, name)
+#define MPI_FUNCTION_OF(prefix, name)                                                              \
+  namespace weft::mpi::bodies {                                                                    \
+  static decltype(::P##prefix##name) P##prefix##name;                                              \
+  }                                                                                                \
+  extern "C" decltype(P##prefix##name) weft_call_##name;                                           \
+  template <class Type>                                                                            \
+  struct Export_##name;                                                                            \
+  template <class... Parameters>                                                                   \
+  struct Export_##name<int(Parameters...)> {                                                       \
+    friend int weft_call_##name(Parameters... arguments) {                                         \
+      return weft::mpi::call_body("P" #prefix #name, weft::mpi::bodies::P##prefix##name,           \
+                                  arguments...);                                                   \
+    }                                                                                              \
+  };                                                                                               \
+  template struct Export_##name<decltype(P##prefix##name)>;                                        \
+  static_assert(weft::mpi::is_function(weft_call_##name));                                         \
+  extern "C" decltype(P##prefix##name) P##prefix##name __attribute__((alias("weft_call_" #name))); \
+  extern "C" decltype(P##prefix##name) prefix##name                                                \
+      __attribute__((weak, alias("P" #prefix #name)));                                             \
+  int weft::mpi::bodies::P##prefix##name
 
 // Defines MPI_<name>_toint and _fromint of the handles in a table; for use outside namespaces.
 #define MPI_CONVERSIONS(name, handle_type, table)                                    \

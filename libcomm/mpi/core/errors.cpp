@@ -49,6 +49,10 @@ constexpr ErrorName kErrorNames[] = {
 #define WEFT_ERROR(name, text) {MPI_##name, "MPI_" #name, text},
 #include "mpi/core/error_names.inc"
 #undef WEFT_ERROR
+    {MPIX_ERR_PROC_FAILED, "MPIX_ERR_PROC_FAILED", "a process that is needed has ended"},
+    {MPIX_ERR_PROC_FAILED_PENDING, "MPIX_ERR_PROC_FAILED_PENDING",
+     "a process that may be the sender has ended, and the receive waits on"},
+    {MPIX_ERR_REVOKED, "MPIX_ERR_REVOKED", "the communicator is revoked"},
 };
 
 const ErrorName* find_name(int code) {
@@ -69,8 +73,8 @@ int error_class_of_failure(Code code) noexcept {
   switch (code) {
     case Code::ok:
       return MPI_SUCCESS;
-    case Code::again:
-      return MPI_ERR_PENDING;
+    case Code::again:  // of a receive from any source (tagged/request.hpp)
+      return MPIX_ERR_PROC_FAILED_PENDING;
     case Code::bad_argument:
       return MPI_ERR_ARG;
     case Code::no_memory:
@@ -79,7 +83,7 @@ int error_class_of_failure(Code code) noexcept {
       return MPI_ERR_TRUNCATE;
     case Code::peer_lost:
     case Code::timed_out:
-      return MPI_ERR_PROC_ABORTED;
+      return MPIX_ERR_PROC_FAILED;
     case Code::unsupported:
       return MPI_ERR_UNSUPPORTED_OPERATION;
     case Code::internal:
@@ -154,14 +158,12 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
   const std::string what = error_text(code);
   // Collectives, and calls that complete several requests, do not know which peer they failed for.
   const std::string lost =
-      text.empty() && (code == MPI_ERR_PROC_ABORTED || code == MPI_ERR_IN_STATUS) ? lost_text()
+      text.empty() && (code == MPIX_ERR_PROC_FAILED || code == MPI_ERR_IN_STATUS) ? lost_text()
                                                                                   : std::string();
-  if (!lost.empty()) {
-    text = lost;
-    // This exit code shows the launcher that the lost process is the cause.
-    static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
-    code = kPeerLostCode;
-  }
+  if (!lost.empty()) text = lost;
+  // This exit code shows the launcher that the lost process is the cause.
+  static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
+  if (!lost.empty() || code == MPIX_ERR_PROC_FAILED) code = kPeerLostCode;
   end_job(code > 0 && code < 256 ? code : 1,
           fmt::format("{}{}: {}{}{}", exported_name(function), where,
                       what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",
@@ -179,6 +181,9 @@ ErrorHandler* handler_of(Comm* comm) {
 
 int raise(Comm* comm, int code, const char* function, std::string_view text) {
   if (!is_running()) return not_running(function);
+  // Revoked communicators have no valid ranks.
+  if (comm != nullptr && code == MPI_ERR_RANK && comm->is_revoked.load(std::memory_order_relaxed))
+    code = MPIX_ERR_REVOKED;
   Comm* site = comm == nullptr ? own_comm : comm;
   ErrorHandler* handler = handler_of(site);
   if (comm == nullptr && handler == default_errhandler()) {
@@ -192,12 +197,28 @@ int raise(Comm* comm, int code, const char* function, std::string_view text) {
   return result;
 }
 
+// A program may call again and again although its calls end at once.
+void hear_of_revocations() {
+  engine->progress();
+  engine->idle();
+}
+
 int raise_status(Comm* comm, const Status& status, const char* function) {
   if (status.ok()) return MPI_SUCCESS;
   std::string text = status.text();
   // The bare name of the code adds nothing to the class.
   if (status == Code::peer_lost && text == code_name(Code::peer_lost)) text.clear();
-  return raise(comm, error_class(status.code()), function, text);
+  if (status == Code::peer_lost) hear_of_revocations();
+  const int error = error_class(status.code(), comm);
+  if (error == MPIX_ERR_REVOKED) text.clear();
+  return raise(comm, error, function, text);
+}
+
+int error_class_of_failure(Code code, const Comm* comm) noexcept {
+  const bool is_revoked = comm != nullptr && comm->is_revoked.load(std::memory_order_relaxed);
+  return is_revoked && (code == Code::peer_lost || code == Code::cancelled)
+             ? MPIX_ERR_REVOKED
+             : error_class_of_failure(code);
 }
 
 int not_running(const char* function) {
@@ -309,7 +330,7 @@ MPI_FUNCTION(Error_string)(int errorcode, char* string, int* resultlen) {
   }
   if (!known) return raise(nullptr, MPI_ERR_ARG, __func__, "no such error code");
   std::string text = error_text(errorcode);
-  if (const std::string lost = errorcode == MPI_ERR_PROC_ABORTED ? lost_text() : std::string();
+  if (const std::string lost = errorcode == MPIX_ERR_PROC_FAILED ? lost_text() : std::string();
       !lost.empty())
     text += ": " + lost;
   text.resize(std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1));

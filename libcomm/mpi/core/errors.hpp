@@ -37,6 +37,15 @@ int error_class_of_failure(Code code) noexcept;
 inline int error_class(Code code) noexcept {
   return code == Code::ok ? MPI_SUCCESS : error_class_of_failure(code);
 }
+// The same for an operation on a communicator (null: none): what a revocation has ended is lost.
+int error_class_of_failure(Code code, const Comm* comm) noexcept;
+inline int error_class(Code code, const Comm* comm) noexcept {
+  return code == Code::ok ? MPI_SUCCESS : error_class_of_failure(code, comm);
+}
+
+// Called before a loss is reported: handles what has come from other processes, as the communicator
+// may be revoked.
+[[gnu::cold]] void hear_of_revocations();
 
 // Raises the status that an operation of Weft ended with; ok gives MPI_SUCCESS.
 [[gnu::cold]] int raise_status(Comm* comm, const Status& status, const char* function);

@@ -164,7 +164,7 @@ void reclaim_detached() {
     for (std::size_t i = 0; i < kScanned && list.head != nullptr; ++i) {
       RequestObject* const request = list.head;
       list.remove_after(nullptr);
-      if (request->is_complete())
+      if (request->base.is_over())
         complete[num_complete++] = request;
       else
         list.push(request);
@@ -304,7 +304,7 @@ int read_cancelled(MPI_Status* status) {
 int read_result(RequestObject* request, MPI_Status* status) {
   const tagged::Request& base = request->base;
   if (status == MPI_STATUS_IGNORE && request->kind <= RequestObject::Kind::receive)
-    return base.code == Code::cancelled ? MPI_SUCCESS : error_class(base.code);
+    return base.code == Code::cancelled ? MPI_SUCCESS : error_class(base.code, request->comm);
   switch (request->kind) {
     case RequestObject::Kind::done_send:
       fill_empty(status);
@@ -327,7 +327,7 @@ int read_result(RequestObject* request, MPI_Status* status) {
           fill_status(status, request->peer, request->tag, 0);
         }
       }
-      return error_class(base.code);
+      return error_class(base.code, request->comm);
     case RequestObject::Kind::generalized: {
       MPI_Status own;
       fill_empty(&own);
@@ -341,13 +341,13 @@ int read_result(RequestObject* request, MPI_Status* status) {
     }
     case RequestObject::Kind::operation:
       request->operation->describe(status);
-      return request->operation->failure(base.code);
+      return request->operation->failure(base.code, request->comm);
     case RequestObject::Kind::send:
       if (base.code == Code::cancelled) return read_cancelled(status);
       break;
   }
   if (status != MPI_STATUS_IGNORE) fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
-  return error_class(base.code);
+  return error_class(base.code, request->comm);
 }
 
 int finish_request(RequestObject* request, MPI_Request* handle, MPI_Status* status) {

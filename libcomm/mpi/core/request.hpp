@@ -46,8 +46,10 @@ class Operation {
   // Called when `advance` was in vain and its thread sleeps next, until the process's doorbell
   // rings.
   virtual void before_sleep() noexcept {}
-  // The error class of the finished operation.
-  virtual int failure(Code code) const noexcept { return error_class(code); }
+  // The error class of the finished operation on this communicator.
+  virtual int failure(Code code, const Comm* comm) const noexcept {
+    return error_class(code, comm);
+  }
   // Fills the status of the finished operation; most leave it empty.
   virtual void describe(MPI_Status* status) const {
     fill_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
@@ -60,6 +62,7 @@ struct RequestObject;
 using RequestTable = HandleTable<MPI_Request, RequestObject, Kind::request>;
 
 struct RequestObject {
+  RequestObject() noexcept { base.stays_posted = true; }
   tagged::Request base;  // `complete` and `code` serve every kind of request
   enum class Kind : std::uint8_t { done_send, done_none, send, receive, operation, generalized };
   Kind kind = Kind::send;
@@ -150,7 +153,8 @@ inline void progress_once(std::uint32_t context = tagged::kAnyContext) {
   if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
 }
 
-// Fills the status of a complete request (not MPI_ERROR). Returns its error class.
+// Fills the status of a complete request (not MPI_ERROR). Returns its error class. After
+// MPIX_ERR_PROC_FAILED_PENDING it goes on, and stays the program's.
 int read_result(RequestObject* request, MPI_Status* status);
 // Calls read_result, then frees the request, or makes it inactive if persistent; *handle follows.
 int finish_request(RequestObject* request, MPI_Request* handle, MPI_Status* status);

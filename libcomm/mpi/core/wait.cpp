@@ -33,17 +33,29 @@ inline void wait_for(RequestObject* request) {
     wait_progressing([request] { return request->is_complete(); }, context_of(*request));
 }
 
-// Completes one request for a call that completes one. Raises its error, if any.
+// Completes a request that has failed, unless it only pauses (tagged/request.hpp).
+int finish_failed(RequestObject* request, MPI_Request* handle, MPI_Status* status) {
+  // Its message may be there; nothing else polls for it in a program that only waits for this one.
+  if (request->base.code == Code::again) progress_once(context_of(*request));
+  if (request->base.code == Code::peer_lost) hear_of_revocations();
+  return request->base.code == Code::again ? read_result(request, status)
+                                           : finish_request(request, handle, status);
+}
+
+// Completes one request for a call that completes one. Raises its error, if any. flag: of a test,
+// cleared if the request is not complete after all.
 inline int finish_one(RequestObject* request, MPI_Request* handle, MPI_Status* status,
-                      const char* function) {
+                      const char* function, int* flag = nullptr) {
   if (request->base.code == Code::ok && request->kind != RequestObject::Kind::generalized)
       [[likely]]
     return finish_request(request, handle, status);
   const ErrorSite site(request);
   std::string text;
   if (request->kind <= RequestObject::Kind::receive) text = engine->describe(request->base);
-  const int code = finish_request(request, handle, status);
+  const int code = finish_failed(request, handle, status);
   if (code == MPI_SUCCESS) return code;
+  if (code == MPIX_ERR_PROC_FAILED_PENDING && flag != nullptr) *flag = 0;
+  if (code == MPIX_ERR_REVOKED) text.clear();
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code;
   return raise(site.comm(), code, function, text);
 }
@@ -111,7 +123,7 @@ inline void finish_in_array(MPI_Request* handle, RequestObject* request, MPI_Sta
     return;
   }
   const ErrorSite site(request);
-  const int code = finish_request(request, handle, status);
+  const int code = finish_failed(request, handle, status);
   errors.add(site.comm(), position, code);
 }
 
@@ -234,7 +246,7 @@ MPI_FUNCTION(Test)(MPI_Request* request, int* flag, MPI_Status* status) {
     }
   }
   *flag = 1;
-  return finish_one(object, request, status, __func__);
+  return finish_one(object, request, status, __func__, flag);
 }
 
 MPI_FUNCTION(Waitall)(int count, MPI_Request* handles, MPI_Status* statuses) {
@@ -389,6 +401,7 @@ MPI_FUNCTION(Request_get_status)(MPI_Request request, int* flag, MPI_Status* sta
   *flag = object->is_complete();
   if (*flag == 0) return MPI_SUCCESS;
   const int code = read_result(object, status);
+  if (code == MPIX_ERR_PROC_FAILED_PENDING) *flag = 0;
   return code == MPI_SUCCESS ? code : raise(object->comm, code, __func__);
 }
 
@@ -499,7 +512,7 @@ MPI_FUNCTION(Request_free)(MPI_Request* request) {
     default:
       break;
   }
-  if (is_idle(object) || object->is_complete())
+  if (is_idle(object) || object->base.is_over())
     free_request(object);
   else
     detach_request(object);

@@ -68,6 +68,7 @@ int meet(MPI_Comm handle, int root, const char* port_name, MPI_Info info, MPI_Co
   if (comm->is_inter()) return raise(comm, MPI_ERR_COMM, function, "an intercommunicator");
   if (newcomm == nullptr) return raise(comm, MPI_ERR_ARG, function, "newcomm is null");
   *newcomm = MPI_COMM_NULL;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   if (root < 0 || root >= comm->size()) return raise(comm, MPI_ERR_ROOT, function);
   std::unique_ptr<Pipe> pipe;
   Status met;

@@ -169,6 +169,7 @@ int spawn(std::span<const Command> commands, int root, MPI_Comm handle, MPI_Comm
   if (comm->is_inter()) return raise(comm, MPI_ERR_COMM, function, "an intercommunicator");
   if (intercomm == nullptr) return raise(comm, MPI_ERR_ARG, function, "intercomm is null");
   *intercomm = MPI_COMM_NULL;
+  if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   if (root < 0 || root >= comm->size()) return raise(comm, MPI_ERR_ROOT, function);
   std::unique_ptr<Port> port;
   std::unique_ptr<Pipe> pipe;

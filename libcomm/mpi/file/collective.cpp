@@ -8,7 +8,7 @@
 // publish where their next piece begins, and the stripes of the round, one for each aggregator, lie
 // from the least of these on. Thus parts of the file that no member touches cost nothing. Messages
 // are collectives of the file's communicator, so a member's death ends all of it with
-// MPI_ERR_PROC_ABORTED.
+// MPIX_ERR_PROC_FAILED.
 //
 // An aggregator writes the data it was given and nothing between. Where members overlap the one
 // with the highest rank is written.

@@ -228,6 +228,7 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return {MPI_ERR_COMM, {}};
   if (comm->is_inter()) return {MPI_ERR_COMM, "an intercommunicator"};
+  if (is_revoked(*comm)) return {MPIX_ERR_REVOKED, {}};
   if (comm->group->has_foreign_members())
     return {MPI_ERR_UNSUPPORTED_OPERATION,
             "processes that open a file together must be of one job"};

@@ -167,7 +167,7 @@ class Running final : public Operation, private RingRead {
     return true;
   }
   void before_sleep() noexcept override { watch_ring(); }
-  int failure(Code code) const noexcept override {
+  int failure(Code code, const Comm*) const noexcept override {
     return access.error ? access.error.code : error_class(code);
   }
   void describe(MPI_Status* status) const override { fill(access, status); }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/wait.hpp"
@@ -83,7 +84,13 @@ class Partitioned : public Operation {
   }
   char* bytes_of(std::size_t partition) const noexcept { return data_ + partition * bytes_; }
   bool is_staged() const noexcept { return staging_ != nullptr; }
+  // Once the communicator is revoked: withdraws the messages, which have a context of their own.
+  void end_if_revoked(tagged::Request* messages, std::size_t num) {
+    if (!is_revoked(comm_) || std::exchange(is_ended_, true)) return;
+    for (std::size_t i = 0; i < num; ++i) (void)engine->cancel(messages[i]);
+  }
 
+  bool is_ended_ = false;
   Comm& comm_;  // counted by the request
   char* const buffer_;
   const std::size_t partitions_;
@@ -143,6 +150,7 @@ class PartitionedSend final : public Partitioned {
   }
   bool advance(Code& code) override {
     if (num_ready_.load(std::memory_order_acquire) < partitions_) return false;
+    if (peer_ != MPI_PROC_NULL) end_if_revoked(messages_.get(), partitions_);
     for (; peer_ != MPI_PROC_NULL && first_pending_ < partitions_; ++first_pending_) {
       const tagged::Request& message = messages_[first_pending_];
       if (!message.is_complete()) return false;
@@ -196,6 +204,7 @@ class PartitionedReceive final : public Partitioned {
     const std::lock_guard lock(mutex_);
     if (peer_ == MPI_PROC_NULL) return true;
     if (!post()) return false;
+    end_if_revoked(messages_.get(), num_messages_);
     for (; first_pending_ < num_messages_; ++first_pending_) {
       const tagged::Request& message = messages_[first_pending_];
       if (!message.is_complete()) return false;

@@ -49,6 +49,8 @@ int start_request(MPI_Request handle, const char* function) {
   if (request == nullptr || !request->persistent) return raise(nullptr, MPI_ERR_REQUEST, function);
   if (request->active)
     return raise(request->comm, MPI_ERR_REQUEST, function, "the request is active already");
+  if (request->comm->is_revoked.load(std::memory_order_relaxed)) [[unlikely]]
+    return raise(request->comm, MPIX_ERR_REVOKED, function);
   int code = MPI_SUCCESS;
   switch (request->kind) {
     case RequestObject::Kind::send:
@@ -64,7 +66,7 @@ int start_request(MPI_Request handle, const char* function) {
       if (request->active)
         add_operation(request);
       else if ((code = request->operation->refusal()) == MPI_SUCCESS)
-        code = error_class(request->base.code);
+        code = error_class(request->base.code, request->comm);
   }
   if (code == MPI_SUCCESS) return code;
   request->active = false;

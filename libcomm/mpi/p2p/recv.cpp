@@ -17,7 +17,7 @@ inline int conclude(Comm* comm, tagged::Request& request, int source, int tag, M
                 static_cast<std::int64_t>(request.length));
   else
     fill_status(status, source, tag, 0);
-  const int code = error_class(request.code);
+  const int code = error_class(request.code, comm);
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code;
   return raise_status(comm, Status(request.code, engine->describe(request)), function);
 }

@@ -20,7 +20,8 @@ inline int check_elements(MPI_Count count, MPI_Datatype handle, Datatype*& type)
 
 // True for a rank to send to; the caller handles MPI_PROC_NULL.
 inline bool is_peer(const Comm& comm, int rank) noexcept {
-  return static_cast<unsigned>(rank) < static_cast<unsigned>(comm.num_peers);
+  return static_cast<unsigned>(rank) <
+         static_cast<unsigned>(comm.num_peers.load(std::memory_order_relaxed));
 }
 inline bool is_send_tag(int tag) noexcept { return static_cast<unsigned>(tag) <= kTagUb; }
 inline bool is_receive_tag(int tag) noexcept { return is_send_tag(tag) || tag == MPI_ANY_TAG; }
@@ -50,6 +51,13 @@ inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
   return MPI_SUCCESS;
 }
 
+// For a rank that is_peer() refuses: what else a call may name. A revoked communicator has no
+// peers.
+inline int check_no_peer(const Comm& comm, int rank, bool may_be_any) noexcept {
+  const bool is_valid = rank == MPI_PROC_NULL || (may_be_any && rank == MPI_ANY_SOURCE);
+  return is_valid && !is_revoked(comm) ? MPI_SUCCESS : MPI_ERR_RANK;
+}
+
 // Check a send's and a receive's arguments, in the order the standard lists them. MPI_SUCCESS or
 // the error class; `type` is set on success.
 inline int check_send(const Comm& comm, MPI_Count count, MPI_Datatype handle, int destination,
@@ -60,8 +68,8 @@ inline int check_send(const Comm& comm, MPI_Count count, MPI_Datatype handle, in
   }
   if (!is_send_tag(tag)) [[unlikely]]
     return MPI_ERR_TAG;
-  if (!is_peer(comm, destination) && destination != MPI_PROC_NULL) [[unlikely]]
-    return MPI_ERR_RANK;
+  if (!is_peer(comm, destination)) [[unlikely]]
+    return check_no_peer(comm, destination, false);
   return MPI_SUCCESS;
 }
 inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle, int source,
@@ -72,8 +80,7 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
   }
   if (!is_receive_tag(tag)) [[unlikely]]
     return MPI_ERR_TAG;
-  if (!is_peer(comm, source) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL) [[unlikely]]
-    return MPI_ERR_RANK;
+  if (!is_peer(comm, source)) return check_no_peer(comm, source, true);
   return MPI_SUCCESS;
 }
 

@@ -258,7 +258,7 @@ MPI_FUNCTION(T_pvar_handle_alloc)
                              ? nullptr
                              : find_comm(*static_cast<MPI_Comm*>(obj_handle));
       if (comm == nullptr) return MPI_T_ERR_INVALID;
-      for (int i = 0; i < comm->num_peers; ++i) pvar->members.push_back(comm->world(i));
+      for (int i = 0; i < comm->peer_group().size(); ++i) pvar->members.push_back(comm->world(i));
     }
     tools::Pvar* const made = pvar.get();
     const int elements = row->is_bound() ? static_cast<int>(made->members.size()) : 1;

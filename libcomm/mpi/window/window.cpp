@@ -292,6 +292,7 @@ struct Wanted {
 
 int check_wanted(const Wanted& wanted, Comm& comm, const char* function) {
   if (comm.is_inter()) return raise(&comm, MPI_ERR_COMM, function, "an intercommunicator");
+  if (is_revoked(comm)) return raise(&comm, MPIX_ERR_REVOKED, function);
   if (comm.group->has_foreign_members())
     return raise(&comm, MPI_ERR_UNSUPPORTED_OPERATION, function,
                  "a window's members must be of one job");

@@ -30,10 +30,10 @@ int main(int argc, char** argv) {
   begin(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   const int peer = (rank + 1) % size;
-  EXPECT_CLASS(contact(argv[1], peer), MPI_ERR_PROC_ABORTED);
+  EXPECT_CLASS(contact(argv[1], peer), MPIX_ERR_PROC_FAILED);
   char text[MPI_MAX_ERROR_STRING], name[32];
   int length, mine = -1;
-  MPI_Error_string(MPI_ERR_PROC_ABORTED, text, &length);
+  MPI_Error_string(MPIX_ERR_PROC_FAILED, text, &length);
   snprintf(name, sizeof name, "rank %d (pid ", peer);
   if (size == 2) EXPECT(strstr(text, name) != NULL);
   EXPECT_OK(MPI_Sendrecv(&rank, 1, MPI_INT, rank, 2, &mine, 1, MPI_INT, rank, 2, MPI_COMM_WORLD,

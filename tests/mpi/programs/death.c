@@ -90,19 +90,19 @@ static void survive(const char* what, int victim) {
   int value = rank, got = -1;
   MPI_Request request;
   EXPECT_OK(MPI_Irecv(&got, 1, MPI_INT, victim, 5, MPI_COMM_WORLD, &request));
-  EXPECT_CLASS(operation(what, victim), MPI_ERR_PROC_ABORTED);
+  EXPECT_CLASS(operation(what, victim), MPIX_ERR_PROC_FAILED);
   EXPECT(seconds() - start < patience());
   // What the error says names the process.
   char text[MPI_MAX_ERROR_STRING], name[32];
   int length;
-  MPI_Error_string(MPI_ERR_PROC_ABORTED, text, &length);
+  MPI_Error_string(MPIX_ERR_PROC_FAILED, text, &length);
   snprintf(name, sizeof name, "rank %d (pid ", victim);
   EXPECT(strstr(text, name) != NULL);
-  EXPECT_CLASS(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+  EXPECT_CLASS(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_CLASS(MPI_Ssend(&value, 1, MPI_INT, victim, 6, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    EXPECT_CLASS(MPI_Ssend(&value, 1, MPI_INT, victim, 6, MPI_COMM_WORLD), MPIX_ERR_PROC_FAILED);
     EXPECT_CLASS(MPI_Recv(&got, 1, MPI_INT, victim, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-                 MPI_ERR_PROC_ABORTED);
+                 MPIX_ERR_PROC_FAILED);
   }
   // Around the ring of the others.
   int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -143,7 +143,7 @@ static void meet_the_dead(void) {
     while (rank == 1) pause();
     struct timespec limit = {10, 0};
     EXPECT_EQ(sigtimedwait(&wake, NULL, &limit), SIGUSR1);
-    EXPECT_CLASS(MPI_Send(&pid, 1, MPI_INT, 1, 1, MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+    EXPECT_CLASS(MPI_Send(&pid, 1, MPI_INT, 1, 1, MPI_COMM_WORLD), MPIX_ERR_PROC_FAILED);
     if (num_failures == 0) printf("as expected\n");
     fflush(stdout);
   }

@@ -160,7 +160,7 @@ static void be_child(int argc, char** argv) {
     int value;
     MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
     EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 0, 1, parent, MPI_STATUS_IGNORE),
-                 MPI_ERR_PROC_ABORTED);
+                 MPIX_ERR_PROC_FAILED);
     if (num_failures == 0) fprintf(stderr, "the child has seen the end of its parent\n");
     MPI_Comm_free(&parent);
     return;
@@ -424,7 +424,7 @@ static void lose_child(void) {
   MPI_Comm_set_errhandler(child, MPI_ERRORS_RETURN);
   EXPECT_CLASS(
       MPI_Recv(&value, 1, MPI_INT, rank == 0 ? 0 : MPI_ANY_SOURCE, 1, child, MPI_STATUS_IGNORE),
-      MPI_ERR_PROC_ABORTED);
+      MPIX_ERR_PROC_FAILED);
   EXPECT(MPI_Comm_disconnect(&child) != MPI_SUCCESS);
   // Those of this job go on.
   int one = 1, sum = 0;
@@ -443,11 +443,11 @@ static void lose_one_of_two(void) {
   MPI_Comm_set_errhandler(dying, MPI_ERRORS_RETURN);
   if (rank == 0) EXPECT_OK(MPI_Irecv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 1, living, &request));
   int value;
-  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 0, 1, dying, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
-  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 1, 1, dying, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 0, 1, dying, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
+  EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 1, 1, dying, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
   // Nobody is left who could send.
   EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, dying, MPI_STATUS_IGNORE),
-               MPI_ERR_PROC_ABORTED);
+               MPIX_ERR_PROC_FAILED);
   if (rank == 0) {
     EXPECT_OK(MPI_Send(&out, 1, MPI_INT, 0, 1, living));
     EXPECT_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));

@@ -709,7 +709,7 @@ static int die(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 1) raise(SIGKILL);
   EXPECT_CLASS(MPI_Recv(&byte, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-               MPI_ERR_PROC_ABORTED);
+               MPIX_ERR_PROC_FAILED);
   EXPECT_EQ(seen.num, 1);
   EXPECT_EQ(seen.rank, 1);
   int count;

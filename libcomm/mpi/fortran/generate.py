@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the Fortran interfaces from functions.tsv and the constants of mpi.h.
+"""Writes the Fortran interfaces from functions.tsv and the constants of mpi.h, and those of mpi-ext.h.
 
-  generate.py FUNCTIONS MPI_H CALLBACKS OUTDIR
+  generate.py FUNCTIONS FUNCTIONS_EXT MPI_H MPI_EXT_H CALLBACKS OUTDIR
 
 mpif.h          INTEGER constants and sentinels, valid in fixed and in free form
 mpi.f90         the module mpi
@@ -9,6 +9,7 @@ mpi_f08.f90     the module mpi_f08
 wrappers.inc    C++: the functions that both modules and mpif.h call; compiled for MPI_ and PMPI_
 wrappers_f08.inc  C++: the functions that differ in mpi_f08: buffers and strings with descriptors,
                 large counts
+mpif-ext.h, mpi_ext.f90, mpi_f08_ext.f90, wrappers_ext.inc  the same of MPIX_ functions
 """
 import os
 import re
@@ -100,7 +101,7 @@ def read_constants(path):
     values, constants = {}, []
     with open(path, encoding='utf-8') as file:
         text = re.sub(r'\\\n', ' ', file.read())
-    for name, value in re.findall(r'^#define (MPI_\w+) +(\S.*?)\s*(?:/\*.*)?$', text, re.M):
+    for name, value in re.findall(r'^#define (MPIX?_\w+) +(\S.*?)\s*(?:/\*.*)?$', text, re.M):
         if name.startswith(('MPI_T_', 'MPI_F_')):
             continue
         handle = None
@@ -366,6 +367,25 @@ def write_f08(functions, large, constants, callbacks, out):
     out.write('END MODULE mpi_f08\n')
 
 
+def write_ext(functions, constants, f08, out):
+    base = 'mpi_f08' if f08 else 'mpi'
+    out.write(f'! The module {base}_ext: what {base} has not, but mpi-ext.h.\n'
+              f'MODULE {base}_ext\n  USE {base}\n  IMPLICIT NONE\n')
+    for name, _, value in constants:
+        out.write(f'  INTEGER, PARAMETER :: {name} = {value}\n')
+    for function in functions:
+        for prefix in ('MPIX', 'PMPIX'):
+            name = f'{prefix}_{function.name}'
+            out.write(f'  INTERFACE {name}\n' if f08 else '  INTERFACE\n')
+            if f08:
+                write_procedure(out, function, name + '_f08', declare_f08, name.lower() + '_f08_',
+                                f08=True)
+            else:
+                write_procedure(out, function, name, declare_mpi)
+            out.write('  END INTERFACE\n')
+    out.write(f'END MODULE {base}_ext\n')
+
+
 # C++.
 
 def section_pair(function, position):
@@ -547,9 +567,11 @@ def write_wrappers(functions, large, out, out_f08):
 
 
 def main():
-    functions_path, header, callbacks, directory = sys.argv[1:]
+    functions_path, ext_path, header, ext_header, callbacks, directory = sys.argv[1:]
     functions, large = read_functions(functions_path)
     constants = read_constants(header)
+    ext_functions, _ = read_functions(ext_path)
+    ext_constants = [row for row in read_constants(ext_header) if row[0].startswith('MPIX_ERR_')]
 
     def open_out(name):
         return open(os.path.join(directory, name), 'w', encoding='utf-8')
@@ -561,6 +583,14 @@ def main():
         write_f08(functions, large, constants, callbacks, out)
     with open_out('wrappers.inc') as out, open_out('wrappers_f08.inc') as out_f08:
         write_wrappers(functions, large, out, out_f08)
+    with open_out('mpif-ext.h') as out:
+        for name, _, value in ext_constants:
+            out.write(f'      INTEGER {name}\n      PARAMETER ({name}={value})\n')
+    for name, f08 in (('mpi_ext.f90', False), ('mpi_f08_ext.f90', True)):
+        with open_out(name) as out:
+            write_ext(ext_functions, ext_constants, f08, out)
+    with open_out('wrappers_ext.inc') as out:
+        write_wrappers(ext_functions, [], out, None)
 
 
 if __name__ == '__main__':

@@ -14,7 +14,7 @@ namespace weft::profile {
 
 // Functions in the order of functions.inc.
 inline constexpr const char* kFunctionNames[] = {
-#define WEFT_PROFILED(name) "MPI_" #name,
+#define WEFT_PROFILED(name) #name,
 #include "functions.inc"
 #undef WEFT_PROFILED
 };

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/weft-profile/functions.py MPI_H: the functions of the header that are profiled, WEFT_PROFILED(name) each.
+"""tools/weft-profile/functions.py MPI_H MPI_EXT_H: the functions of the headers that are profiled,
+WEFT_PROFILED(name) each.
 
 Left out are functions that do no work (conversions of handles, clocks, the tool interface), the
 variadic one, and the functions that tool.cpp defines itself.
@@ -7,9 +8,10 @@ variadic one, and the functions that tool.cpp defines itself.
 import re
 import sys
 
-NAMES = re.findall(r'^int MPI_(\w+)\(', open(sys.argv[1], encoding='utf-8').read(), re.M)
-OWN = {'Init', 'Init_thread', 'Finalize', 'Pcontrol'}
-IDLE = re.compile(r'T_|Abi_|.*_(toint|fromint|c2f|f2c|f082c|c2f08|f082f|f2f08)$')
+NAMES = [name for path in sys.argv[1:]
+         for name in re.findall(r'^int (MPIX?_\w+)\(', open(path, encoding='utf-8').read(), re.M)]
+OWN = {'MPI_Init', 'MPI_Init_thread', 'MPI_Finalize', 'MPI_Pcontrol'}
+IDLE = re.compile(r'MPI_T_|MPI_Abi_|.*_(toint|fromint|c2f|f2c|f082c|c2f08|f082f|f2f08)$')
 for name in sorted(set(NAMES) - OWN):
     if not IDLE.match(name):
         print(f'WEFT_PROFILED({name})')

@@ -172,6 +172,10 @@ class Endpoint {
   virtual Mapped* mapped() noexcept { return nullptr; }
   // A word: endpoints of one kind can open links to each other, as far as the network allows.
   virtual std::string kind() const { return std::string(name()); }
+  // The sockaddr at which the kernel listens for the process of this address: it refuses
+  // connections there once that has ended, and only then. Empty: there is none. A part of
+  // `address`.
+  virtual Bytes listener_of(Bytes /*address*/) const { return {}; }
   // For errors: the route from here to this address, and the setting that chooses another.
   virtual std::string way_to(Bytes) const { return {}; }
 
@@ -181,6 +185,10 @@ class Endpoint {
   // Ends the link, which is freed. Its requests have ended (cancelled) when this returns, and no
   // byte is read or written here on the peer's behalf over it from then on.
   virtual void close(Link& link) = 0;
+
+  // The link, which close() follows, was silent: the next one to its peer shares no connection with
+  // it, where links share any.
+  virtual void distrust(Link&) {}
 
   // These, and the next three where the fabric does not support them, may keep their default.
   virtual Status register_memory(void* /*address*/, std::size_t /*bytes*/, std::uint32_t /*rights*/,

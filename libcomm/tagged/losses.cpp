@@ -38,7 +38,7 @@ void Losses::check_liveness() {
   const std::size_t share = some_ended
                                 ? peers.size()
                                 : share_of_check(peers.size(), kMinPerCheck, kLivenessPeriodNs,
-                                                 job.settings().ns(Setting::peer_timeout_ms));
+                                                 job.settings().patience_ns());
   for (std::size_t left = share; left > 0; --left) {
     if (next_check >= peers.size()) next_check = 0;
     Peer& peer = peers[next_check++];

@@ -152,7 +152,7 @@ bool Core::is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_v
     since_ns = now;
     log_peer(LogLevel::warn, peer.rank, "messages with {} are delayed: {}", why);
   }
-  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
+  return now - since_ns < job.settings().patience_ns();
 }
 
 }  // namespace weft::tagged

@@ -23,6 +23,10 @@ namespace {
 constexpr std::size_t kLeastPerTick = 16;
 constexpr std::size_t kMostRegistered = 256 << 20;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
+// Each of many peers is looked at 32 times in this time, or in the timeout if that is shorter.
+constexpr std::uint64_t kLookAtAllNs = 5'000'000'000;
+// A process that has not looked at its peers for so long has to hear them first.
+constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
 // The longest sleep between two polls of a leaving rank, should a fabric's descriptor not report
 // anything.
 constexpr int kLeaveSleepMs = 10;
@@ -166,7 +170,7 @@ Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view 
             read_endpoint_address(number, endpoint_address, made->secret, made->address);
         !status)
       return status;
-    made->link.use(*endpoint_);
+    made->link.use(*endpoint_, bytes_of(made->address));
     for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));
     known_.push_back(made.get());
     peers_[static_cast<std::size_t>(number)] = std::move(made);
@@ -230,7 +234,7 @@ Status RemoteLanes::reach(int rank, RankPeer*& peer) {
       return {Code::not_found, fmt::format("{} was never introduced", job_.describe(rank))};
     auto made = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, made->secret, made->address); !status) return status;
-    made->link.use(*endpoint_);
+    made->link.use(*endpoint_, bytes_of(made->address));
     known_.push_back(made.get());
     place = std::move(made);
   }
@@ -291,7 +295,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
     if (place != nullptr) return {};
     auto peer = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
-    peer->link.use(*endpoint_);
+    peer->link.use(*endpoint_, bytes_of(peer->address));
     known_.push_back(peer.get());
     place = std::move(peer);
     return {};
@@ -395,7 +399,8 @@ void RemoteLanes::pump_busy() {
 void RemoteLanes::tick() {
   if (now_ns_ - ticked_ns_ < kLanesTickNs) return;
   // A process that was stopped or starved cannot judge which peers have been silent meanwhile.
-  const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
+  const bool was_away =
+      ticked_ns_ != 0 && now_ns_ - ticked_ns_ > std::min(timeout_ns_ / 4, kMostAwayNs);
   ticked_ns_ = now_ns_;
   // A registered mirror is not read any more once its writes have ended, however they did.
   std::erase_if(retired_, [](const auto& mirror) {
@@ -403,7 +408,8 @@ void RemoteLanes::tick() {
   });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
-  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs,
+                                         std::min(timeout_ns_, kLookAtAllNs));
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
@@ -413,6 +419,12 @@ void RemoteLanes::tick() {
     switch (peer.link.tick(now_ns_, silence_ns_,
                            life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
       case ReliableLink::Due::nothing:
+        break;
+      case ReliableLink::Due::ended:
+        if (is_alive(peer.rank))
+          lose(peer, "has ended");
+        else
+          note_break_of_left(peer, kMostRefusals);
         break;
       case ReliableLink::Due::gone:
         if (lacks_descriptors(peer)) {
@@ -426,9 +438,12 @@ void RemoteLanes::tick() {
           log_line(LogLevel::warn, job_.rank(),
                    "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
-        lose(peer, "has been silent for too long");
+        life(peer.rank).is_unreachable.store(true, std::memory_order_relaxed);
+        lose(peer, fmt::format("has been unreachable for {}", text_of_time(timeout_ns_)).c_str(),
+             LogLevel::warn);
         break;
       case ReliableLink::Due::stalled:
+        if (peer.link.link() != nullptr) endpoint_->distrust(*peer.link.link());
         drop_link(peer);
         if (is_alive(peer.rank))
           peer.link.back_off(now_ns_);

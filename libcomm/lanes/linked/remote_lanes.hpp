@@ -67,6 +67,10 @@ class RemoteLanes final : public Lanes, fabric::Events {
              std::uint64_t* previous, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
+  // Returns true if the rank is dead only in that nothing has been heard of it for the timeout.
+  bool is_unreachable(int rank) const noexcept {
+    return life(rank).is_unreachable.load(std::memory_order_relaxed);
+  }
   // Peers that have ended so far: while it stays the same, no state has changed.
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
@@ -147,6 +151,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};
     std::atomic<bool> is_watched{false};
+    std::atomic<bool> is_unreachable{false};  // dead for this process, though nobody says it ended
   };
 
   bool on_incoming(fabric::Link& link, fabric::Bytes hello) override;

@@ -14,7 +14,7 @@ namespace weft::mpi {
 // may take. `step` returns a Status and may throw std::bad_alloc.
 template <class Step>
 Status insist(Step&& step) {
-  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
+  const std::uint64_t limit = now_ns() + process->job->settings().patience_ns();
   for (;;) {
     Status status = or_no_memory([&step]() -> Status { return step(); });
     if (!(status == Code::no_memory) || now_ns() > limit) return status;

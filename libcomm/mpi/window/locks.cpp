@@ -46,7 +46,7 @@ Code retry_while_no_memory(Call&& call) {
   Code code = call();
   if (code != Code::no_memory) [[likely]]
     return code;
-  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
+  const std::uint64_t limit = now_ns() + process->job->settings().patience_ns();
   for (Pause pause; code == Code::no_memory && now_ns() < limit; pause.wait()) {
     progress_once();
     code = call();

@@ -124,7 +124,7 @@ class Events {
   // The link that was opened here is up. Nothing can be posted before.
   virtual void on_up(Link& link) = 0;
   // The link is of no more use, or could not be opened; all its requests have ended. The client
-  // closes it, here or later.
+  // closes it, here or later. not_found: the peer's host says that nobody listens at its address.
   virtual void on_down(Link& link, Code why) = 0;
   // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
   // copy before checking.

@@ -164,6 +164,7 @@ void Session::on_down(Code why) {
   if (why == Code::corrupt) return lose(why, "sends invalid data");
   if (!endpoint()->limits().breaks) return lose(Code::peer_lost, "its process has ended");
   std::lock_guard lock(lock_);
+  if (why == Code::not_found) link_.note_refused(now_ns());
   link_.back_off(now_ns());
 }
 

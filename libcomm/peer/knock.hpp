@@ -7,7 +7,7 @@
 //
 // Nothing is sent: the connection is closed as soon as it is there. One thread at a time.
 //
-// Tests: tests/peer/knock_test.cpp.
+// Tests: tests/peer/states_test.cpp.
 #include <cstdint>
 
 #include "base/os/descriptor.hpp"

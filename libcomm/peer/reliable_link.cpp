@@ -284,7 +284,7 @@ void ReliableLink::ask_host(std::uint64_t now, std::uint64_t period_ns) {
       break;
     case Knock::Answer::refused:
       listens_ns_ = 0;
-      if (refused_ns_ == 0) refused_ns_ = now;
+      note_refused(now);
       break;
   }
   if (knock_.is_asking() || now < knocked_ns_ + period_ns) return;

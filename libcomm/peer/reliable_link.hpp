@@ -124,6 +124,10 @@ class ReliableLink {
     last_received_ns_ = began_ns_ = now_ns;
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
   }
+  // The peer's host says that no process is there.
+  void note_refused(std::uint64_t now_ns) noexcept {
+    if (refused_ns_ == 0) refused_ns_ = now_ns;
+  }
   void want_ack();
   // Sends the waiting messages, except held ones. True: the link has just come up.
   bool pump();

@@ -68,7 +68,11 @@ PeerState Losses::state_of(const Peer& peer) const noexcept {
   if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
   state = peer.lanes->state(peer.rank);
   if (state == PeerState::alive) return state;
-  if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
+  // One that is only out of reach was logged as such.
+  const bool is_unreachable =
+      peer.remote && peer.lanes->remote()->loss_of(peer.rank) == Loss::unreachable;
+  if (state == PeerState::dead && !closed && !is_unreachable)
+    log_peer(LogLevel::info, peer.rank, "{} died");
   shared.note_end(peer.rank, state);
   return state;
 }

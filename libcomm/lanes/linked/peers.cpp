@@ -176,6 +176,7 @@ Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view 
     peers_[static_cast<std::size_t>(number)] = std::move(made);
     Life& life = this->life(number);
     life.is_watched.store(false, std::memory_order_relaxed);
+    life.loss.store(Loss::other, std::memory_order_relaxed);
     life.state.store(PeerState::alive, std::memory_order_release);
     return {};
   });
@@ -325,7 +326,8 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   drop_link(*peer);
   if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
   if (why == Code::corrupt) return lose(*peer, "sends invalid data");
-  if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
+  if (!endpoint_->limits().breaks) return note_process_end(*peer);
+  if (why == Code::not_found) peer->link.note_refused(now_ns());
   peer->link.back_off(now_ns());
 }
 
@@ -422,7 +424,7 @@ void RemoteLanes::tick() {
         break;
       case ReliableLink::Due::ended:
         if (is_alive(peer.rank))
-          lose(peer, "has ended");
+          note_process_end(peer);
         else
           note_break_of_left(peer, kMostRefusals);
         break;
@@ -438,7 +440,7 @@ void RemoteLanes::tick() {
           log_line(LogLevel::warn, job_.rank(),
                    "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
-        life(peer.rank).is_unreachable.store(true, std::memory_order_relaxed);
+        life(peer.rank).loss.store(Loss::unreachable, std::memory_order_relaxed);
         lose(peer, fmt::format("has been unreachable for {}", text_of_time(timeout_ns_)).c_str(),
              LogLevel::warn);
         break;
@@ -492,6 +494,20 @@ void RemoteLanes::note_end(int rank, PeerState state) {
   // release: the peer's writes before; pairs with the acquire in state(), and in num_ends().
   life(rank).state.store(state, std::memory_order_release);
   num_ends_.fetch_add(1, std::memory_order_release);
+}
+
+void RemoteLanes::note_process_end(RankPeer& peer) {
+  life(peer.rank).loss.store(Loss::ended, std::memory_order_relaxed);
+  lose(peer, "has ended");
+}
+
+std::size_t RemoteLanes::num_cut_off() const noexcept {
+  const std::lock_guard lock(lock_);
+  const std::uint64_t now = now_ns();
+  return static_cast<std::size_t>(std::ranges::count_if(known_, [&](const RankPeer* peer) {
+    return loss_of(peer->rank) == Loss::unreachable ||
+           (is_alive(peer->rank) && peer->link.is_broken_for(timeout_ns_ / 2, now));
+  }));
 }
 
 void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {

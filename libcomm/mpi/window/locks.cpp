@@ -40,7 +40,7 @@ class Pause {
 };
 
 // Repeats a call on the fabric that had no memory for a moment: a ticket that is not given back
-// stops all later ones. Tries for as long as a silent peer may take.
+// stops all later ones. Tries for Settings::patience_ns().
 template <class Call>
 Code retry_while_no_memory(Call&& call) {
   Code code = call();

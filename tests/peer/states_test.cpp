@@ -131,6 +131,8 @@ struct Peer final : ReliableLink::Owner {
   }
   std::string tick(std::uint64_t later) {
     switch (link.tick(now += later, kTimeoutNs, true, true)) {
+      case Due::ended:
+        return "ended";
       case Due::gone:
         return "gone";
       case Due::open:

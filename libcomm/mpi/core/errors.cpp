@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "job/boards.hpp"
+#include "lanes/lanes.hpp"
 #include "mpi/comm/comm.hpp"
 #include "mpi/core/error_names.hpp"
 #include "mpi/file/file.hpp"
@@ -110,6 +111,11 @@ static std::string lost_text() {
   if (const int reported = engine->last_reported_lost();
       reported >= 0 && std::find(lost.begin(), lost.end(), reported) == lost.end())
     lost.push_back(reported);
+  // An access to memory knows it before the messages do.
+  if (lost.empty())
+    for (int rank = 0; rank < engine->job().size(); ++rank)
+      if (rank != engine->job().rank() && engine->loss_of(rank) != Loss::other)
+        lost.push_back(rank);
   return lost.empty() ? std::string() : engine->describe_lost(lost);
 }
 

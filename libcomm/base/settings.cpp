@@ -253,6 +253,11 @@ std::uint64_t Settings::ns(Setting id) const noexcept {
   return static_cast<std::uint64_t>(number(id)) * in_ns;
 }
 
+std::uint64_t Settings::patience_ns() const noexcept {
+  constexpr std::uint64_t kMostNs = 5'000'000'000;
+  return std::min(ns(Setting::peer_timeout_ms), kMostNs);
+}
+
 Status Settings::set(std::string_view name, std::string_view value) {
   const SettingRow* row = find_row(name);
   if (row == nullptr) {

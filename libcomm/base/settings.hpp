@@ -93,6 +93,9 @@ class Settings {
   }
   // Of Unit::us and ms.
   std::uint64_t ns(Setting id) const noexcept;
+  // The time for which anything but a network may keep a process from going on, as memory that is
+  // short: the time for a peer, at most 5 s.
+  std::uint64_t patience_ns() const noexcept;
   // Of Unit::ms.
   int ms(Setting id) const noexcept { return static_cast<int>(number(id)); }
   bool flag(Setting id) const noexcept { return numbers_[index(id)] != 0; }

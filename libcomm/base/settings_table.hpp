@@ -26,8 +26,10 @@ WEFT_SETTING(progress, "PROGRESS", "calls", choice, user,
 // job
 WEFT_SETTING(start_timeout_ms, "START_TIMEOUT_MS", "60000", ms, user,
              "how long a process waits for the others to start")
-WEFT_SETTING(peer_timeout_ms, "PEER_TIMEOUT_MS", "5000", ms, user,
-             "how long a silent peer is waited for before operations with it end in an error")
+WEFT_SETTING(
+    peer_timeout_ms, "PEER_TIMEOUT_MS", "60000", ms, user,
+    "how long a peer may be unreachable before operations with it end in an error; one that "
+    "has ended is known sooner")
 WEFT_SETTING(launch, "LAUNCH", "ssh -oBatchMode=yes {host}", text, user,
              "the command with which weftrun starts its agent on another host, as its last words")
 // fabric and transport

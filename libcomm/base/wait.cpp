@@ -25,6 +25,11 @@ std::uint64_t read_clock(clockid_t clock) noexcept {
 std::uint64_t now_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
 std::uint64_t coarse_now_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE); }
 
+std::string text_of_time(std::uint64_t ns) {
+  const std::uint64_t ms = ns / 1'000'000;
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
 void futex_wait(const void* word, std::uint32_t expected, std::uint64_t timeout_us) noexcept {
   const timespec limit{static_cast<time_t>(timeout_us / 1'000'000),
                        static_cast<long>(timeout_us % 1'000'000 * 1000)};

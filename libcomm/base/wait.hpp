@@ -2,6 +2,7 @@
 // Waiting: poll briefly, then yield the core, then sleep. Used by every layer that waits for memory
 // that another thread or process writes.
 #include <cstdint>
+#include <string>
 
 namespace weft {
 
@@ -31,6 +32,8 @@ inline void cpu_relax() noexcept {
 std::uint64_t now_ns() noexcept;
 // The same as of the kernel's last tick, some milliseconds ago at most, in a fifth of the time.
 std::uint64_t coarse_now_ns() noexcept;
+// "60 s", "300 ms", for messages.
+std::string text_of_time(std::uint64_t ns);
 
 // Sleeps while *word == expected, at most timeout_us; wakes early on futex_wake or a signal. The
 // word may lie in memory shared with other processes.

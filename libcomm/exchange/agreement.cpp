@@ -72,6 +72,7 @@
 #include "base/wait.hpp"
 #include "exchange/wire.hpp"
 #include "job/members.hpp"
+#include "lanes/lanes.hpp"
 
 namespace weft::transport {
 namespace {
@@ -140,9 +141,13 @@ void Agreement::open_team() {
 }
 
 std::string Agreement::name(const std::vector<int>& lost) const {
+  if (lost.empty()) return "a rank has aborted the call";
+  const bool is_own = std::ranges::find(lost, engine_.rank()) != lost.end();
+  if (is_own || std::ranges::any_of(
+                    lost, [this](int rank) { return engine_.loss_of(rank) == Loss::unreachable; }))
+    return engine_.describe_lost(lost);
   std::string names;
   for (const int rank : lost) names += (names.empty() ? "" : ", ") + engine_.job().describe(rank);
-  if (lost.empty()) return "a rank has aborted the call";
   return names + (lost.size() == 1 ? " is lost" : " are lost");
 }
 

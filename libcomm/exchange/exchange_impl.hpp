@@ -32,7 +32,7 @@ struct Out {
 // A shortage of memory, descriptors or mappings for receiving.
 struct Shortage {
   std::uint64_t since_ns = 0;  // 0: none
-  bool is_reported = false;    // it has lasted for WEFT_PEER_TIMEOUT_MS
+  bool is_reported = false;    // it has lasted for Settings::patience_ns()
 };
 
 // A source of a thread.
@@ -163,7 +163,7 @@ struct ExchangeBase::Impl {
   bool is_complete() const noexcept {
     return received_here() >= expected.load(std::memory_order_relaxed);
   }
-  // Messages of the phase have waited for memory for WEFT_PEER_TIMEOUT_MS.
+  // Messages of the phase have waited for memory for Settings::patience_ns().
   bool is_short() const noexcept {
     return num_shortages.load(std::memory_order_acquire) != 0 && !is_complete();
   }
@@ -195,7 +195,7 @@ struct ExchangeBase::Impl {
   std::vector<detail::ReceiveBlock> receiving;
   std::mutex accept_mutex;
   Shortage accept_shortage;           // guarded by accept_mutex
-  std::atomic<int> num_shortages{0};  // that have lasted for WEFT_PEER_TIMEOUT_MS
+  std::atomic<int> num_shortages{0};  // that have lasted so
   std::atomic<bool> corrupt{false};   // some lane was closed
   std::atomic<int> corrupt_peer{-1};  // the peer of the first of them; set before
   bool dropping = false;              // the exchange ends: later messages are dropped

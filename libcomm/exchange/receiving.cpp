@@ -30,7 +30,7 @@ void ExchangeBase::Impl::broken(Thread& thread, In& in, const char* what) noexce
 void ExchangeBase::Impl::note_shortage(Shortage& shortage, int peer) noexcept {
   const std::uint64_t now = now_ns();
   if (shortage.since_ns == 0) shortage.since_ns = now;
-  const auto limit = job.members->settings().ns(Setting::peer_timeout_ms);
+  const auto limit = job.members->settings().patience_ns();
   if (shortage.is_reported || now - shortage.since_ns <= limit) return;
   shortage.is_reported = true;
   num_shortages.fetch_add(1, std::memory_order_release);

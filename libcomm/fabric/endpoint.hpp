@@ -126,7 +126,7 @@ class Events {
   // The link that was opened here is up. Nothing can be posted before.
   virtual void on_up(Link& link) = 0;
   // The link is of no more use, or could not be opened; all its requests have ended. The client
-  // closes it, here or later.
+  // closes it, here or later. not_found: the peer's host says that nobody listens at its address.
   virtual void on_down(Link& link, Code why) = 0;
   // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
   // copy before checking.
@@ -173,6 +173,10 @@ class Endpoint {
   virtual Mapped* mapped() noexcept { return nullptr; }
   // A word: endpoints of one kind can open links to each other, as far as the network allows.
   virtual std::string kind() const { return std::string(name()); }
+  // The sockaddr at which the kernel listens for the process of this address: it refuses
+  // connections there once that has ended, and only then. Empty: there is none. A part of
+  // `address`.
+  virtual Bytes listener_of(Bytes /*address*/) const { return {}; }
   // For errors: the route from here to this address, and the setting that chooses another.
   virtual std::string way_to(Bytes) const { return {}; }
 
@@ -182,6 +186,10 @@ class Endpoint {
   // Ends the link, which is freed. Its requests have ended (cancelled) when this returns, and no
   // byte is read or written here on the peer's behalf over it from then on.
   virtual void close(Link& link) = 0;
+
+  // The link, which close() follows, was silent: the next one to its peer shares no connection with
+  // it, where links share any.
+  virtual void distrust(Link&) {}
 
   // These, and the next three where the fabric does not support them, may keep their default.
   virtual Status register_memory(void* /*address*/, std::size_t /*bytes*/, std::uint32_t /*rights*/,

@@ -37,6 +37,7 @@ struct RendezvousParameters {
   std::string key;
   bool server_is_launcher = false;
   Party party = Party::mpi;
+  int silence_ms = 60'000;      // how long the server's machine may be silent
   int close_timeout_ms = 5000;  // how long rank 0, as server, waits for the others' goodbye
 };
 

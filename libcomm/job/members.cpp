@@ -146,7 +146,8 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
   Status status = read_rendezvous_parameters(parameters);
   if (status) {
     parameters.party = party;
-    parameters.close_timeout_ms = settings.ms(Setting::peer_timeout_ms);
+    parameters.close_timeout_ms = static_cast<int>(settings.patience_ns() / 1'000'000);
+    parameters.silence_ms = settings.ms(Setting::peer_timeout_ms);
     return make_rendezvous_board(parameters, settings.ms(Setting::start_timeout_ms), board);
   }
   if (status.code() != Code::not_found) return status;

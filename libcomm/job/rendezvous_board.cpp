@@ -58,6 +58,7 @@ class ServerThread {
       options.host.clear();
     options.size = parameters.size;
     options.key = parameters.key;
+    options.silence_ms = parameters.silence_ms;
     std::unique_ptr<ServerThread> opened(new ServerThread);
     Status status = Server::listen(options, opened->server_);
     if (!status) return status;
@@ -117,7 +118,9 @@ class ServerThread {
 class RendezvousBoard final : public Board {
  public:
   RendezvousBoard(const RendezvousParameters& parameters, std::unique_ptr<ServerThread> server)
-      : parameters_(parameters), server_(std::move(server)) {}
+      : parameters_(parameters), server_(std::move(server)) {
+    link_.set_silence(parameters.silence_ms);
+  }
 
   Status join(int timeout_ms);
 

@@ -92,7 +92,7 @@ Status Link::connect(const std::string& address, const Deadline& deadline) {
   }
   const int on = 1;
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  watch_for_death(socket_);
+  watch_for_death(socket_, silence_ms_);
   return {};
 }
 

@@ -43,6 +43,8 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
+  // From the next connection on, the server's machine may be silent for so long.
+  void set_silence(int ms) { silence_ms_ = ms; }
   // One attempt to connect and to be welcomed after the greeting (a hello or visit frame). again:
   // no server answers there now; not_permitted: refused, with the reason; corrupt: no rendezvous
   // server.
@@ -66,6 +68,7 @@ class Link {
 
   std::string address_;
   int socket_ = -1;
+  int silence_ms_ = 60'000;
 };
 
 }  // namespace weft::rendezvous

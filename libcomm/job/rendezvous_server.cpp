@@ -212,7 +212,7 @@ void Server::accept_all() {
     connection->peer = peer_name(fd);
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    watch_for_death(fd);
+    watch_for_death(fd, options_.silence_ms);
     epoll_event event{EPOLLIN, {.fd = fd}};
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) continue;
     connections_.insert_or_assign(fd, std::move(connection));

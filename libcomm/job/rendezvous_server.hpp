@@ -43,6 +43,7 @@ class Server {
     int size = 1;
     std::string key;
     int hello_timeout_ms = 5000;
+    int silence_ms = 60'000;  // of a client's machine, until its connection counts as broken
     // A rank whose connection broke is reported to waiting ranks after this time, unless mark_gone
     // reported its end, with the cause, before.
     int loss_grace_ms = 0;

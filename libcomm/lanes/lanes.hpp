@@ -58,6 +58,10 @@ struct LaneLimits {
 
 enum class PeerState { alive, left, dead };
 
+// What is known of a dead peer. ended: its process is no more; unreachable: nothing was heard of it
+// for PEER_TIMEOUT_MS, and it may live; other: it was given up for another reason.
+enum class Loss : std::uint8_t { other, ended, unreachable };
+
 // The number of peers that one check for lost ones covers, if a check runs every `period_ns`:
 // `least`, or more so that each peer is checked 32 times within the timeout of a silent one. So
 // thousands of idle peers cost next to nothing.

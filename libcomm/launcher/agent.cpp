@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "base/settings.hpp"
 #include "job/rendezvous_link.hpp"
 #include "launcher/agent_wire.hpp"
 #include "launcher/local_host.hpp"
@@ -136,6 +137,9 @@ Status Agent::start(std::string_view body) {
   if (!assignment.folder.empty() && chdir(assignment.folder.c_str()) != 0)
     return {Code::not_found,
             fmt::format("cannot go to the folder {}: {}", assignment.folder, strerror(errno))};
+  // Where a setting is wrong the ranks say so.
+  if (Settings settings; Settings::from_environment(environ, settings))
+    link_.set_silence(settings.ms(Setting::peer_timeout_ms));
   Status status = visit(assignment);
   if (!status) return status;
   return host_->start(assignment);

@@ -132,7 +132,7 @@ Status NodeImpl::take_back(void* address, bool allocated) {
     transport_->withdraw(region);
   }
   // A peer that does not release the memory in time may be slow or hostile; its mapping stays.
-  const std::uint64_t limit = now_ns() + timeout_ns_;
+  const std::uint64_t limit = now_ns() + settings_.patience_ns();
   for (;;) {
     {
       std::lock_guard lock(transport_->progress_lock());
@@ -150,7 +150,7 @@ std::shared_ptr<NodeImpl::Connecting> NodeImpl::begin_connect(std::string_view a
                                                               int timeout_ms) {
   auto connecting = std::make_shared<Connecting>();
   const std::uint64_t within =
-      timeout_ms > 0 ? static_cast<std::uint64_t>(timeout_ms) * 1'000'000 : timeout_ns_;
+      timeout_ms > 0 ? static_cast<std::uint64_t>(timeout_ms) * 1'000'000 : settings_.patience_ns();
   std::lock_guard lock(transport_->progress_lock());
   transport_->connect(address, now_ns() + within, connecting);
   return connecting;

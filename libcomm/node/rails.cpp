@@ -14,7 +14,9 @@ namespace weft::transport {
 
 namespace {
 constexpr std::uint64_t kFirstRailBackoffNs = 2'000'000, kMaxRailBackoffNs = 250'000'000;
-}
+// The time without an end of anything after which a rail is given up.
+constexpr std::uint64_t kMostStillNs = 2'500'000'000;
+}  // namespace
 
 // Opening and ending.
 
@@ -159,7 +161,8 @@ void Session::tick_rails(std::uint64_t now) {
       if (rail->is_up && (rail->num_posted == 0 || rail->num_ended != rail->seen_ended)) {
         rail->seen_ended = rail->num_ended;
         rail->still_since_ns = now;
-      } else if (now > rail->still_since_ns + transport_.timeout_ns() / (rail->is_up ? 2 : 4)) {
+      } else if (now > rail->still_since_ns + std::min(transport_.timeout_ns() / 2, kMostStillNs) /
+                                                  (rail->is_up ? 1 : 2)) {
         stopped.push_back(rail.get());
       }
     }

@@ -66,7 +66,8 @@ Status Session::begin(fabric::Endpoint& endpoint) {
 
 void Session::use(fabric::Endpoint& endpoint) {
   transport_.note_used(endpoint);
-  link_.use(endpoint);
+  const std::string_view to = theirs_.on(endpoint.name(), main_.theirs);
+  link_.use(endpoint, {reinterpret_cast<const std::byte*>(to.data()), to.size()});
   devices_ = &transport_.devices_of(endpoint);
   message_max_ = endpoint.limits().message_max - sizeof(Head);
 }
@@ -77,8 +78,8 @@ Status Session::open_link() {
   const std::size_t theirs = (own + attempt / devices_->size()) % num_their_devices();
   {
     std::lock_guard lock(lock_);
-    use(*(*devices_)[own]);
     main_.theirs = static_cast<std::uint32_t>(theirs);
+    use(*(*devices_)[own]);
   }
   fabric::Link* link = nullptr;
   if (Status status = open_over(*endpoint(), own, theirs, 0, link); !status) return status;
@@ -126,8 +127,8 @@ void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uin
   const bool breaks = endpoint.limits().breaks;
   {
     std::lock_guard lock(lock_);
-    use(endpoint);
     main_.theirs = device;
+    use(endpoint);
     link.client = &main_;
     if (breaks) {
       makes_sense = link_.take(link, received);
@@ -163,6 +164,7 @@ void Session::on_down(Code why) {
   if (why == Code::corrupt) return lose(why, "sends invalid data");
   if (!endpoint()->limits().breaks) return lose(Code::peer_lost, "its process has ended");
   std::lock_guard lock(lock_);
+  if (why == Code::not_found) link_.note_refused(now_ns());
   link_.back_off(now_ns());
 }
 
@@ -359,9 +361,14 @@ void Session::tick(std::uint64_t now) {
     // then the other side opens it after a while.
     due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
   }
+  if (due == ReliableLink::Due::ended) lose(Code::peer_lost, "its process has ended");
   if (due == ReliableLink::Due::gone)
-    lose(Code::peer_lost, fmt::format("was silent for {} ms", timeout / 1'000'000));
+    lose(Code::peer_lost, fmt::format("has been unreachable for {}", text_of_time(timeout)));
   if (due == ReliableLink::Due::stalled) {
+    {
+      std::lock_guard lock(lock_);
+      if (link_.link() != nullptr) endpoint()->distrust(*link_.link());
+    }
     drop_link();
     std::lock_guard lock(lock_);
     link_.back_off(now);

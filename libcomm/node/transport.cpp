@@ -16,6 +16,8 @@ namespace weft::transport {
 namespace {
 
 constexpr std::uint64_t kTickNs = 5'000'000;
+// A process that has not looked at its peers for so long has to hear them first.
+constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
 constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the sockets
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
@@ -38,7 +40,8 @@ Transport::Transport(Events& events, const peer::Secret& secret, std::string nam
                      std::uint64_t timeout_ns,
                      std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)
     : events_(events),
-      bootstrap_(secret, own_address(std::move(name), endpoints)),
+      bootstrap_(secret, own_address(std::move(name), endpoints),
+                 static_cast<int>(timeout_ns / 1'000'000)),
       timeout_ns_(timeout_ns),
       endpoints_(std::move(endpoints)),
       epoll_(make_epoll()),
@@ -482,7 +485,8 @@ void Transport::tick() {
   }
   if (now_ns_ > last_tick_ns_ + kTickNs) {
     // A process that was away (stopped, starved, or without polls) cannot judge its peers' silence.
-    const bool was_away = last_tick_ns_ != 0 && now_ns_ > last_tick_ns_ + timeout_ns_ / 4;
+    const bool was_away =
+        last_tick_ns_ != 0 && now_ns_ > last_tick_ns_ + std::min(timeout_ns_ / 4, kMostAwayNs);
     last_tick_ns_ = now_ns_;
     const std::uint64_t now = now_ns();
     if (was_away)

@@ -36,8 +36,11 @@ Status error(Code code, std::string_view what, std::string_view whom) {
 
 }  // namespace
 
-Bootstrap::Bootstrap(const Secret& secret, NodeAddress own)
-    : secret_(secret), own_(std::move(own)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+Bootstrap::Bootstrap(const Secret& secret, NodeAddress own, int silence_ms)
+    : secret_(secret),
+      own_(std::move(own)),
+      silence_ms_(silence_ms),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Connection::~Connection() {
   if (fd_ >= 0) ::close(fd_);
@@ -126,7 +129,7 @@ Status Bootstrap::begin(Connection& connection, const SocketAddress& address) {
   Descriptor socket(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return error(Code::no_memory, "cannot connect to", connection.target_);
-  if (!address.is_unix) watch_for_death(socket.get());
+  if (!address.is_unix) watch_for_death(socket.get(), silence_ms_);
   if (::connect(socket.get(), address.raw(), address.length) != 0 && errno != EINPROGRESS)
     return error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to",
                  connection.target_);
@@ -204,7 +207,7 @@ void Bootstrap::accept_all(Listener& listener) {
     const int on = 1;
     if (!listener.is_unix) {
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      watch_for_death(fd);
+      watch_for_death(fd, silence_ms_);
     }
     std::string why;
     if (!may_meet(*connection, why)) {

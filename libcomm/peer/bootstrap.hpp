@@ -86,8 +86,9 @@ class Bootstrap {
     ~Events() = default;
   };
 
-  // own: the address that handshakes send; bootstraps are added by listen().
-  Bootstrap(const Secret& secret, NodeAddress own);
+  // own: the address that handshakes send; bootstraps are added by listen(). silence_ms: how long a
+  // peer's machine may be silent.
+  Bootstrap(const Secret& secret, NodeAddress own, int silence_ms = 60'000);
   ~Bootstrap();
   Bootstrap(const Bootstrap&) = delete;
 
@@ -138,6 +139,7 @@ class Bootstrap {
 
   Secret secret_;
   NodeAddress own_;
+  const int silence_ms_;
   Descriptor epoll_;
   Resolver resolver_;
   std::vector<std::unique_ptr<Listener>> listeners_;

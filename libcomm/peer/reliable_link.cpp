@@ -17,6 +17,18 @@ constexpr std::size_t kMaxBacklog = 4096;
 constexpr std::uint32_t kAckMessages = 64;
 constexpr std::size_t kAckBytes = 4 << 10;
 constexpr std::uint64_t kFirstBackoffNs = 2'000'000, kMostBackoffNs = 250'000'000;
+// The longest silence of a link before another one is tried, if the timeout allows for it. TCP
+// sends again at intervals that double, so after an outage of some seconds its next try comes too
+// late.
+constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+// A peer's host that answers while the link is silent has a busy process: the link gets more time.
+constexpr std::uint64_t kBusyFactor = 4;
+// What a process sent before it ended may still have to be read when its host says so.
+constexpr std::uint64_t kLastWordsNs = 50'000'000;
+
+std::uint64_t patience_of(std::uint64_t timeout_ns) {
+  return std::min(timeout_ns / 2, kPatienceNs);
+}
 
 }  // namespace
 
@@ -30,6 +42,7 @@ void ReliableLink::set_opened(fabric::Link& link) {
   link_ = &link;
   linked_at_ns_ = now_ns();
   is_opener_ = true;
+  ++num_openings_;
 }
 
 bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
@@ -49,6 +62,9 @@ fabric::Link* ReliableLink::drop(std::uint64_t now_ns) {
     state_ = State::broken;
     broken_since_ns_ = now_ns;
     backoff_ns_ = kFirstBackoffNs;
+    num_openings_ = 0;
+    // The host is asked anew, and at once.
+    listens_ns_ = refused_ns_ = knocked_ns_ = 0;
   }
   wants_resume_ = false;
   return std::exchange(link_, nullptr);
@@ -66,6 +82,7 @@ bool ReliableLink::lose() {
   const Update update(*this);
   if (state_ == State::lost) return false;
   state_ = State::lost;
+  knock_ = {};
   backlog_.clear();
   resend_ = {};
   return true;
@@ -256,41 +273,89 @@ bool ReliableLink::pump() {
   return is_up_now;
 }
 
+// Asks the peer's host whether its process is there, once in a period.
+void ReliableLink::ask_host(std::uint64_t now, std::uint64_t period_ns) {
+  switch (knock_.look(now)) {
+    case Knock::Answer::none:
+      break;
+    case Knock::Answer::listens:
+      listens_ns_ = now;
+      refused_ns_ = 0;
+      break;
+    case Knock::Answer::refused:
+      listens_ns_ = 0;
+      note_refused(now);
+      break;
+  }
+  if (knock_.is_asking() || now < knocked_ns_ + period_ns) return;
+  knocked_ns_ = now;
+  knock_.begin(listener_, now);
+}
+
+ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t timeout_ns,
+                                            bool opens) {
+  const bool is_first = state_ == State::connecting;
+  const std::uint64_t patience = patience_of(timeout_ns);
+  // Silence before the break counts, too.
+  if (now > (is_first                 ? began_ns_
+             : last_received_ns_ != 0 ? std::min(broken_since_ns_, last_received_ns_)
+                                      : broken_since_ns_) +
+                timeout_ns)
+    return Due::gone;
+  // A first link has no reason to fail.
+  if (!is_first || now > began_ns_ + patience / 4) {
+    ask_host(now, patience / 4);
+    // A firewall may refuse this side, and let the peer open links: then that one's comes.
+    const std::uint64_t grace_ns = is_opener_ ? kLastWordsNs : kLastWordsNs + patience / 2;
+    if (refused_ns_ != 0 && now > std::max(refused_ns_, broken_since_ns_) + grace_ns)
+      return Due::ended;
+  }
+  // No answer from there: try again. Before the first answer the peer may be slow, and one that
+  // has not answered yet gets a little longer.
+  const std::uint64_t most =
+      is_first ? std::min(timeout_ns / 2, kBusyFactor * kPatienceNs)
+               : std::min(timeout_ns / 4, num_openings_ > 1 ? 2 * kPatienceNs : kPatienceNs);
+  if (link_ != nullptr && now > linked_at_ns_ + most) return Due::stalled;
+  return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
+                                                                                 : Due::nothing;
+}
+
+ReliableLink::Due ReliableLink::tick_up(std::uint64_t now, std::uint64_t timeout_ns, bool waits) {
+  const std::uint64_t patience = patience_of(timeout_ns);
+  // A ring that is full whenever a ping would go is not silence.
+  if (std::exchange(has_room_again_, false)) last_received_ns_ = now;
+  if (!waits && !was_sent_) last_received_ns_ = now;
+  if (now <= last_received_ns_ + patience / 2) {
+    if (knock_.is_asking()) knock_ = {};
+    return Due::nothing;
+  }
+  if (now > last_received_ns_ + timeout_ns) return Due::gone;
+  if (retains()) {
+    ask_host(now, patience / 2);
+    // The process has ended, or the link must go another way: its end shows which.
+    if (refused_ns_ > last_received_ns_ && now > refused_ns_ + kLastWordsNs) return Due::stalled;
+    const bool is_busy = listens_ns_ != 0 && now < listens_ns_ + patience;
+    if (last_asked_ns_ > last_received_ns_ &&
+        now > last_received_ns_ + (is_busy ? kBusyFactor : 1) * patience)
+      return Due::stalled;
+  }
+  if (now > last_asked_ns_ + patience / 2) {
+    last_asked_ns_ = now;
+    Head head{.kind = Kind::ping, .acked = num_received_};
+    // If there is no room, or the link is down, the other side ends it by silence.
+    [[maybe_unused]] const Code code = endpoint_->message(*link_, as_bytes(head), {});
+  }
+  return Due::nothing;
+}
+
 ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns, bool waits,
                                      bool opens) {
   switch (state_) {
     case State::connecting:
     case State::broken:
-      // Silence before the break counts, too.
-      if (now > (state_ == State::connecting ? began_ns_
-                 : last_received_ns_ != 0    ? std::min(broken_since_ns_, last_received_ns_)
-                                             : broken_since_ns_) +
-                    timeout_ns)
-        return Due::gone;
-      // No answer from there: try again. Before the first answer the peer may be slow.
-      if (link_ != nullptr &&
-          now > linked_at_ns_ + timeout_ns / (state_ == State::connecting ? 2 : 4))
-        return Due::stalled;
-      return opens && link_ == nullptr && endpoint_ != nullptr && now >= open_at_ns_ ? Due::open
-                                                                                     : Due::nothing;
+      return tick_broken(now, timeout_ns, opens);
     case State::up:
-      // A ring that is full whenever a ping would go is not silence.
-      if (std::exchange(has_room_again_, false)) last_received_ns_ = now;
-      if (!waits && !was_sent_) {
-        last_received_ns_ = now;
-      } else if (now > last_received_ns_ + timeout_ns) {
-        return Due::gone;
-      } else if (retains() && now > last_received_ns_ + timeout_ns / 2 &&
-                 last_asked_ns_ > last_received_ns_) {
-        return Due::stalled;
-      } else if (now > last_received_ns_ + timeout_ns / 4 &&
-                 now > last_asked_ns_ + timeout_ns / 4) {
-        last_asked_ns_ = now;
-        Head head{.kind = Kind::ping, .acked = num_received_};
-        // If there is no room, or the link is down, the other side ends it by silence.
-        [[maybe_unused]] const Code code = endpoint_->message(*link_, as_bytes(head), {});
-      }
-      return Due::nothing;
+      return tick_up(now, timeout_ns, waits);
     case State::lost:
       break;
   }

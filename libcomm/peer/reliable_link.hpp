@@ -10,6 +10,7 @@
 #include <list>
 #include <vector>
 
+#include "peer/knock.hpp"
 #include "peer/messages.hpp"
 #include "peer/resend_buffer.hpp"
 
@@ -21,9 +22,10 @@ class ReliableLink {
   // The result of a received message. fresh: it is to be handled; nothing: it is old, or the link's
   // own; up: the link is up from now on; corrupt: no correct peer sends it.
   enum class Received : std::uint8_t { fresh, nothing, up, corrupt };
-  // stalled: the link is up and has been silent for half of the timeout, so that a new one may
-  // help; the caller drops it.
-  enum class Due : std::uint8_t { nothing, gone, open, stalled };
+  // stalled: the link has been silent for so long that a new one may help; the caller drops it, and
+  // the next goes another way than it (fabric::Endpoint::distrust). ended: the peer's host says
+  // that its process has ended. gone: nothing has been heard of it for the timeout.
+  enum class Due : std::uint8_t { nothing, ended, gone, open, stalled };
 
   class Owner {
    public:
@@ -44,7 +46,11 @@ class ReliableLink {
   }
   fabric::Endpoint* endpoint() const { return endpoint_; }
   fabric::Link* link() const { return link_; }
-  void use(fabric::Endpoint& endpoint) { endpoint_ = &endpoint; }
+  // peer: its address there, which stays as it is.
+  void use(fabric::Endpoint& endpoint, fabric::Bytes peer = {}) {
+    endpoint_ = &endpoint;
+    listener_ = endpoint.listener_of(peer);
+  }
   std::uint32_t num_received() const { return num_received_; }  // for the hello of a link
   bool has_unsent() const { return !resend_.empty() || !backlog_.empty(); }
   // The numbered message that was posted last; 0: none was.
@@ -118,10 +124,15 @@ class ReliableLink {
     last_received_ns_ = began_ns_ = now_ns;
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
   }
+  // The peer's host says that no process is there.
+  void note_refused(std::uint64_t now_ns) noexcept {
+    if (refused_ns_ == 0) refused_ns_ = now_ns;
+  }
   void want_ack();
   // Sends the waiting messages, except held ones. True: the link has just come up.
   bool pump();
-  // Returns the action that is due. waits: a request needs the peer, so that its silence counts.
+  // Returns the action that is due. waits: a request needs the peer, so that its silence counts. Up
+  // to timeout_ns all is tried again, so that a network may fail for so long.
   Due tick(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits, bool opens);
 
  private:
@@ -142,6 +153,9 @@ class ReliableLink {
     if (clear != is_clear_.load(std::memory_order_relaxed))
       is_clear_.store(clear, std::memory_order_release);
   }
+  Due tick_broken(std::uint64_t now_ns, std::uint64_t timeout_ns, bool opens);
+  Due tick_up(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits);
+  void ask_host(std::uint64_t now_ns, std::uint64_t period_ns);
   void send_unsent();
   void send_ack();
   void note_acknowledged();  // a message has carried num_received_
@@ -175,6 +189,12 @@ class ReliableLink {
   std::uint64_t last_received_ns_ = 0, last_asked_ns_ = 0;
   std::uint64_t linked_at_ns_ = 0;  // when the current link began
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
+  unsigned num_openings_ = 0;  // since it was up
+
+  Knock knock_;
+  fabric::Bytes listener_;
+  std::uint64_t knocked_ns_ = 0;                   // the last time
+  std::uint64_t listens_ns_ = 0, refused_ns_ = 0;  // when that was the answer; 0: not since
 };
 
 }  // namespace weft::transport

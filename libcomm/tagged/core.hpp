@@ -43,7 +43,7 @@ struct Core {
     return peer.out.connected() ? Code::ok : connect_first(peer);
   }
   // Returns true while an operation without memory or descriptors is to be retried: until
-  // PEER_TIMEOUT_MS has passed, as for a silent peer.
+  // Settings::patience_ns() has passed.
   bool is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_view why);
   // Logs a line about a peer, whose description is the first argument of the format.
   template <class... Args>

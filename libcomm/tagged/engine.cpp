@@ -403,9 +403,46 @@ int Engine::last_reported_lost() const noexcept {
   return shared_->last_reported_lost.load(std::memory_order_relaxed);
 }
 
+Loss Engine::loss_of(int rank) const noexcept {
+  for (const auto* lanes : impl_->fabrics->remote())
+    if (lanes->covers(rank))
+      if (const Loss loss = lanes->loss_of(rank); loss != Loss::other) return loss;
+  // The kernel says so.
+  const bool is_local = rank < impl_->job.size() && impl_->job.same_host(impl_->job.rank(), rank);
+  return is_local && impl_->fabrics->local().state(rank) == PeerState::dead ? Loss::ended
+                                                                            : Loss::other;
+}
+
+std::string Engine::describe_lost(std::span<const int> ranks) const {
+  constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
+  const Members& job = impl_->job;
+  const std::string time = text_of_time(job.settings().ns(Setting::peer_timeout_ms));
+  std::size_t num_cut_off = 0;
+  for (const auto* lanes : impl_->fabrics->remote()) num_cut_off += lanes->num_cut_off();
+  const auto num_others = static_cast<std::size_t>(job.size() - 1);
+  const bool is_own = std::ranges::find(ranks, job.rank()) != ranks.end();
+  if (num_cut_off > 0 && (is_own || (num_others > 1 && 2 * num_cut_off > num_others)))
+    return fmt::format("this process has been cut off from {} of {} other ranks for {}",
+                       std::min(num_cut_off, num_others), num_others, time);
+  if (is_own)
+    return fmt::format("this process was cut off from others for {}, and they have given it up",
+                       time);
+  std::string text;
+  for (const int rank : ranks.first(std::min(ranks.size(), kMostNames))) {
+    text += (text.empty() ? "" : ", ") + job.describe(rank);
+    const Loss loss = loss_of(rank);
+    if (loss == Loss::ended) text += " has ended";
+    if (loss == Loss::unreachable) text += " has been unreachable for " + time;
+  }
+  if (ranks.size() > kMostNames) text += fmt::format(" and {} more", ranks.size() - kMostNames);
+  return text;
+}
+
 std::string Engine::describe(const Request& request) const {
-  if (request.code == Code::peer_lost)
-    return fmt::format("{} is lost", impl_->job.describe(request.peer));
+  if (request.code == Code::peer_lost) {
+    const std::string text = describe_lost({&request.peer, 1});
+    return text.ends_with(')') ? text + " is lost" : text;
+  }
   if (request.code == Code::again)
     return "it waits on; a process that may be the sender has died, which is not acknowledged";
   if (request.code == Code::truncated)

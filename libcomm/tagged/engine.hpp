@@ -21,8 +21,8 @@
 // until the loss is acknowledged there, and later operations with it complete with peer_lost at
 // once. Other peers are not affected.
 //
-// Memory: an operation without memory is retried until PEER_TIMEOUT_MS has passed; then the peer is
-// lost. Only irecv itself blocks for memory, when it matches an RTS; then it completes with
+// Memory: an operation without memory is retried until Settings::patience_ns() has passed; then the
+// peer is lost. Only irecv itself blocks for memory, when it matches an RTS; then it completes with
 // no_memory and leaves the message to the next receive.
 #include <atomic>
 #include <cstddef>
@@ -36,6 +36,10 @@
 #include "job/members.hpp"
 #include "tagged/request.hpp"
 #include "weft/status.hpp"
+
+namespace weft {
+enum class Loss : std::uint8_t;
+}
 
 namespace weft {
 class Fabrics;
@@ -162,9 +166,9 @@ class Engine {
   [[nodiscard]] bool irecv_matched(Request& request, Unexpected* message, void* buffer,
                                    std::size_t room);
 
-  // Losses. A peer is lost once it has died, is silent for PEER_TIMEOUT_MS, has left, or has sent
-  // invalid data. Messages that it had sent before are still received. Then everything that needs
-  // it ends with peer_lost, whenever it was begun:
+  // Losses. A peer is lost once it has died, is unreachable for PEER_TIMEOUT_MS, has left, or has
+  // sent invalid data. Messages that it had sent before are still received. Then everything that
+  // needs it ends with peer_lost, whenever it was begun:
   //   - sends to it, and receives and probes from it, always;
   //   - a receive or probe from any source for which no message is there, if the peer may send in
   //     its context, until the loss is acknowledged there: its owner may have waited for that very
@@ -267,6 +271,13 @@ class Engine {
   std::size_t unexpected_peak() const noexcept;
   void restart_peak() const noexcept;
 
+  // Why a lost rank counts as lost.
+  Loss loss_of(int rank) const noexcept;
+  // "rank 3 (pid 4711 on node7) has ended, rank 5 (pid 12 on node9) has been unreachable for 60 s",
+  // for messages about errors; the rest of a long list as a number. The world ranks may be those
+  // that others report, and this process among them: where it is the one that is cut off it says
+  // that instead.
+  std::string describe_lost(std::span<const int> ranks) const;
   // "rank 3 (pid 4711 on node7) is lost", for a request that ended with an error.
   std::string describe(const Request& request) const;
 

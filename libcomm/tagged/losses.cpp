@@ -38,7 +38,7 @@ void Losses::check_liveness() {
   const std::size_t share = some_ended
                                 ? peers.size()
                                 : share_of_check(peers.size(), kMinPerCheck, kLivenessPeriodNs,
-                                                 job.settings().ns(Setting::peer_timeout_ms));
+                                                 job.settings().patience_ns());
   for (std::size_t left = share; left > 0; --left) {
     if (next_check >= peers.size()) next_check = 0;
     Peer& peer = peers[next_check++];
@@ -68,7 +68,11 @@ PeerState Losses::state_of(const Peer& peer) const noexcept {
   if (peer.remote && !peer.watched && !shared.is_watched(peer.rank)) return state;
   state = peer.lanes->state(peer.rank);
   if (state == PeerState::alive) return state;
-  if (state == PeerState::dead && !closed) log_peer(LogLevel::info, peer.rank, "{} died");
+  // One that is only out of reach was logged as such.
+  const bool is_unreachable =
+      peer.remote && peer.lanes->remote()->loss_of(peer.rank) == Loss::unreachable;
+  if (state == PeerState::dead && !closed && !is_unreachable)
+    log_peer(LogLevel::info, peer.rank, "{} died");
   shared.note_end(peer.rank, state);
   return state;
 }

@@ -146,14 +146,14 @@ Code Core::connect_first(Peer& peer) {
 }
 
 // Returns true while an operation without memory or descriptors is to be retried: until
-// PEER_TIMEOUT_MS has passed, as for a silent peer.
+// Settings::patience_ns() has passed.
 bool Core::is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_view why) {
   const std::uint64_t now = now_ns();
   if (since_ns == 0) {
     since_ns = now;
     log_peer(LogLevel::warn, peer.rank, "messages with {} are delayed: {}", why);
   }
-  return now - since_ns < job.settings().ns(Setting::peer_timeout_ms);
+  return now - since_ns < job.settings().patience_ns();
 }
 
 }  // namespace weft::tagged

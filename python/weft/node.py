@@ -450,7 +450,7 @@ class Node:
 
     def __init__(self, name: str = "", secret: str | Buffer = "", fabrics: str = "",
                  timeout: float = 0.0, progress_thread: bool = True) -> None:
-        """timeout: how long a silent peer is waited for; 0: WEFT_PEER_TIMEOUT_MS."""
+        """timeout: how long a peer may be unreachable; 0: WEFT_PEER_TIMEOUT_MS."""
         self.name = name
         self._allocated: dict[int, _Allocated] = {}  # by the id of the view
         self._operations: list[_Operation] = []  # that have ended

@@ -1,5 +1,8 @@
 // Walks the table of docs/design/peer.md: each row is a state, an event, the next state and the
 // result, and each is tried on a link of its own.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
@@ -7,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/os/descriptor.hpp"
 #include "base/wait.hpp"
 #include "peer/reliable_link.hpp"
 #include "tests/support/kept_messages.hpp"
@@ -69,6 +73,25 @@ std::string name_of(State state) {
   }
 }
 
+// Listens as a fabric does, and takes nothing.
+class Listener {
+ public:
+  Listener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address_;
+    auto* raw = reinterpret_cast<sockaddr*>(&address_);
+    REQUIRE(::bind(socket_.get(), raw, length) == 0);
+    REQUIRE(::listen(socket_.get(), 4) == 0);
+    REQUIRE(::getsockname(socket_.get(), raw, &length) == 0);
+  }
+  const sockaddr_in& address() const { return address_; }
+
+ private:
+  Descriptor socket_;
+  sockaddr_in address_{};
+};
+
 // A link in one of the states. Up, it has received 2 messages and sent 2, which are not
 // acknowledged.
 struct Peer final : ReliableLink::Owner {
@@ -87,6 +110,10 @@ struct Peer final : ReliableLink::Owner {
     wire.sent.clear();
   }
   void make_busy() override { is_busy = true; }
+  void listen_at(const sockaddr_in& address) {
+    listener = address;
+    link.use(wire, {reinterpret_cast<const std::byte*>(&listener), sizeof listener});
+  }
   void poll() {
     while (std::exchange(is_busy, false)) link.pump();
   }
@@ -104,6 +131,8 @@ struct Peer final : ReliableLink::Owner {
   }
   std::string tick(std::uint64_t later) {
     switch (link.tick(now += later, kTimeoutNs, true, true)) {
+      case Due::ended:
+        return "ended";
       case Due::gone:
         return "gone";
       case Due::open:
@@ -137,6 +166,7 @@ struct Peer final : ReliableLink::Owner {
   }
 
   Wire wire;
+  sockaddr_in listener{};
   fabric::Link first, second;
   ReliableLink link{*this};
   bool is_busy = false;
@@ -232,6 +262,22 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        [](Peer& peer) {
          CHECK(peer.tick(kTimeoutNs / 4 + 1) == "nothing");
          return peer.only_sent();
+       }},
+      {"silence, but the peer's host answers",
+       [](Peer& peer) {
+         const Listener listener;
+         peer.listen_at(listener.address());
+         CHECK(peer.tick(kTimeoutNs / 4 + 1) == "nothing");
+         CHECK(peer.tick(1) == "nothing");
+         return peer.tick(kTimeoutNs / 4 + 1);
+       }},
+      {"the peer's host refuses",
+       [](Peer& peer) {
+         peer.listen_at(Listener().address());  // of a process that has ended
+         if (peer.link.link() == nullptr) peer.link.set_opened(peer.second);
+         std::string due = "nothing";
+         for (int i = 0; due == "nothing" && i < 8; ++i) due = peer.tick(kTimeoutNs / 16);
+         return due;
        }},
       {"silence after a ping",
        [](Peer& peer) {

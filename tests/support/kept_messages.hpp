@@ -18,6 +18,7 @@ class Wire final : public fabric::Endpoint {
   std::string_view name() const noexcept override { return "wire"; }
   const fabric::Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return {}; }
+  fabric::Bytes listener_of(fabric::Bytes address) const override { return address; }
   Status open(fabric::Bytes, fabric::Bytes, fabric::Link*&) override { return Code::unsupported; }
   void close(fabric::Link&) override {}
   Status register_memory(void*, std::size_t, std::uint32_t, fabric::Registration&) override {

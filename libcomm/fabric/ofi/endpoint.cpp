@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
+#include "base/shortage.hpp"
 #include "fabric/ofi/library.hpp"
 
 namespace weft::ofi {
@@ -198,6 +200,22 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   return {};
 }
 
+Status Endpoint::add_opener(fid_ep*& ep, std::string& address) {
+  make_room(openers_);
+  Status status = open_ep(ep, address);
+  if (status) {
+    openers_.push_back(ep);
+  } else if (ep != nullptr) {
+    fi_close(&std::exchange(ep, nullptr)->fid);
+  }
+  return status;
+}
+
+void Endpoint::close_opener(fid_ep* ep) {
+  std::erase(openers_, ep);
+  fi_close(&ep->fid);
+}
+
 bool Endpoint::try_wait() noexcept {
   if (timer_ >= 0) {
     const itimerspec soon{{0, 0}, {0, kLookNs}};
@@ -210,7 +228,7 @@ bool Endpoint::try_wait() noexcept {
 
 Endpoint::~Endpoint() {
   if (timer_ >= 0) close(timer_);
-  if (opener_ep_ != nullptr) fi_close(&opener_ep_->fid);
+  for (fid_ep* opener : openers_) fi_close(&opener->fid);
   if (ep_ != nullptr) fi_close(&ep_->fid);
   if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);

@@ -46,13 +46,14 @@ class Endpoint {
  public:
   // Errors as Offers::find().
   static Status open(const Settings& settings, std::unique_ptr<Endpoint>& endpoint);
-  // Opens an endpoint that connects to others; it shares queues and peers with ep().
-  Status add_opener() { return open_ep(opener_ep_, opener_address_); }
+  // Opens an endpoint that connects to others; it shares queues and peers with ep(), and no
+  // connection with other openers.
+  Status add_opener(fid_ep*& ep, std::string& address);
+  // Ends its connections; what is posted there ends with an error.
+  void close_opener(fid_ep* ep);
   ~Endpoint();
 
   fid_ep* ep() const noexcept { return ep_; }
-  // Without add_opener(): ep().
-  fid_ep* opener_ep() const noexcept { return opener_ep_ != nullptr ? opener_ep_ : ep_; }
   fid_cq* cq() const noexcept { return cq_; }
   fid_av* av() const noexcept { return av_; }
   fid_domain* domain() const noexcept { return domain_; }
@@ -60,9 +61,6 @@ class Endpoint {
   const Interface& interface() const noexcept { return interface_; }
   // Bytes, as the provider's.
   const std::string& address() const noexcept { return address_; }
-  const std::string& opener_address() const noexcept {
-    return opener_ep_ != nullptr ? opener_address_ : address_;
-  }
   int wait_fd() const noexcept { return wait_fd_; }
   // False: there is something to read already.
   bool try_wait() noexcept;
@@ -90,10 +88,10 @@ class Endpoint {
   // for nothing is readable when a socket is, which is what a sleeper needs, and costs nothing.
   fid_cq* bell_ = nullptr;
   fid_ep* ep_ = nullptr;
-  fid_ep* opener_ep_ = nullptr;
+  std::vector<fid_ep*> openers_;
   int timer_ = -1;  // of providers without anything to wait for, as EFA's
   int wait_fd_ = -1;
-  std::string address_, opener_address_;
+  std::string address_;
 };
 
 }  // namespace weft::ofi

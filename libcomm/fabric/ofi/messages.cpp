@@ -60,6 +60,7 @@ constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster th
 constexpr std::size_t kMaxInject = 512;
 constexpr std::size_t kMaxEvents = 4;  // of a link, other than messages, that wait at a time
 constexpr std::uint64_t kGoodbyeNs = 50'000'000;
+constexpr std::uint64_t kHelloAgainNs = 200'000;
 constexpr unsigned kVainArms = 64;
 
 // An operation of the provider, identified by the address of its context.
@@ -88,10 +89,22 @@ struct PostedGet : Posted {
   std::size_t bytes = 0;
 };
 
+// An endpoint that links are opened from. Endpoints of the provider that connect by themselves have
+// one connection to each peer, which stays as long as the endpoint, so that a new connection takes
+// a new one.
+struct Opener {
+  fid_ep* ep = nullptr;
+  std::string address;
+  std::size_t num_links = 0;
+  std::vector<std::string> distrusted;  // addresses of peers to which it has a silent connection
+};
+
 struct OfiLink : Link {
-  fid_ep* ep = nullptr;  // the opener's, or the one that the peer opened
+  fid_ep* ep = nullptr;      // the opener's, or the one that the peer opened
+  Opener* opener = nullptr;  // null: the peer's
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  char address[kMaxAddressBytes];  // of the opener, until it is let in
+  // Of the other end: of the peer's opener, until it is let in, or of the endpoint that is opened.
+  char address[kMaxAddressBytes];
   std::uint64_t own_token = 0, peer_token = 0;
   bool is_up = false, is_down = false;
   bool is_cut_off = false;                       // closed here while it was up
@@ -114,7 +127,8 @@ class OfiEndpoint final : public Endpoint {
     // the answer to a read, the tcp provider of libfabric 1.17 ends that read twice and uses freed
     // memory; and nothing closes one connection of its native endpoints, so that late bytes could
     // still come into a buffer that has been given up.
-    limits_.gets = !lib::is_tcp(provider);
+    is_over_tcp_ = lib::is_tcp(provider);
+    limits_.gets = !is_over_tcp_;
     inject_max_ = std::min(ep_->info().tx_attr->inject_size, kMaxInject);
   }
   ~OfiEndpoint() override;
@@ -136,7 +150,9 @@ class OfiEndpoint final : public Endpoint {
     return text;
   }
 
+  Bytes listener_of(Bytes address) const override { return is_over_tcp_ ? address : Bytes(); }
   Status open(Bytes address, Bytes hello, Link*& link) override;
+  void distrust(Link& link) override;
   Status open_locked(Bytes address, Bytes hello, Link*& link);
   void close(Link& link) override;
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
@@ -157,7 +173,10 @@ class OfiEndpoint final : public Endpoint {
     // descriptor readable. Nothing can be done for it, so it is looked at now and then.
     if (++num_vain_arms_ % kVainArms == 0 && !has_descriptors_left())
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return events_.empty() && !std::exchange(may_hold_, false) && ep_->try_wait();
+    // What waits for a connection is woken by it, or by the next look at it.
+    const bool is_idle = std::ranges::all_of(
+        events_, [](const Event& event) { return event.kind == EventKind::hello_again; });
+    return is_idle && !std::exchange(may_hold_, false) && ep_->try_wait();
   }
   int wait_fd() const noexcept override { return ep_->wait_fd(); }
 
@@ -169,6 +188,7 @@ class OfiEndpoint final : public Endpoint {
     Code code = Code::ok;
     std::vector<std::byte> data = {};
     Buffer* buffer = nullptr;  // message: posted again afterwards
+    std::uint64_t at_ns = 0;   // hello_again: not before
   };
 
   // All under mutex_.
@@ -176,15 +196,17 @@ class OfiEndpoint final : public Endpoint {
     const auto found = links_.find(token);
     return found == links_.end() ? nullptr : found->second;
   }
-  OfiLink* add_link(fid_ep* ep, fi_addr_t peer) {
+  OfiLink* add_link(fid_ep* ep, fi_addr_t peer, Opener* opener = nullptr) {
     // Reserves space, so that later events of the link are noted without an allocation.
     events_.reserve(num_receives_ + kMaxEvents * (links_.size() + 1));
     auto link = std::make_unique<OfiLink>();
     link->ep = ep;
     link->peer = peer;
+    link->opener = opener;
     while (link->own_token == 0 || links_.contains(link->own_token))
       if (::getrandom(&link->own_token, sizeof link->own_token, 0) < 0) link->own_token = 0;
     links_[link->own_token] = link.get();
+    if (opener != nullptr) ++opener->num_links;
     return link.release();
   }
   Code post(OfiLink& link, Bytes head, Bytes body, WorkRequest* request) {
@@ -213,7 +235,10 @@ class OfiEndpoint final : public Endpoint {
            std::unique_lock<std::mutex>& lock);
   void end_send(Buffer& buffer, bool is_good, std::unique_lock<std::mutex>& lock);
   void end_get(PostedGet& transfer, int error, std::unique_lock<std::mutex>& lock);
-  Status add_buffers(std::size_t count, bool receives);
+  Status add_opener();
+  void close_unused_openers();
+  // Posts new buffers to this endpoint; null: they are for sending.
+  Status add_buffers(std::size_t count, fid_ep* receives);
   bool need_send_buffer();
   Status register_for(void* address, std::size_t bytes, std::uint64_t access, fid_mr*& mr);
   static void close_local(PostedGet& transfer) {
@@ -226,6 +251,10 @@ class OfiEndpoint final : public Endpoint {
   std::mutex mutex_;
   std::unique_ptr<lib::Endpoint> ep_;
   Limits limits_;
+  bool is_over_tcp_ = false;
+  std::vector<std::unique_ptr<Opener>> openers_;  // the last one opens links
+  fid_ep closed_ep_{};                            // in place of those that were closed
+  std::vector<Buffer*> spare_receives_;           // that were posted to those
   std::vector<fid_mr*> mrs_;
   std::size_t num_refused_ = 0;
   std::size_t buffer_bytes_ = 0, inject_max_ = 0, num_receives_ = 0;
@@ -243,18 +272,53 @@ class OfiEndpoint final : public Endpoint {
 };
 
 Status OfiEndpoint::start() {
-  num_receives_ = kNumReceives;
   if (ep_->is_native_tcp()) {
-    num_receives_ = 2 * kFewReceives;
     // Two of these that connect to each other at once may end up unconnected (libfabric 1.17), so
-    // one only connects, and the other is only connected to.
-    if (Status status = ep_->add_opener(); !status) return status;
+    // some only connect, and one is only connected to.
+    if (Status status = add_opener(); !status) return status;
+  } else {
+    openers_.push_back(std::make_unique<Opener>());
+    openers_.back()->ep = ep_->ep();
+    openers_.back()->address = ep_->address();
   }
-  if (Status status = add_buffers(num_receives_, true); !status) return status;
-  return add_buffers(kNumSends, false);
+  if (Status status = add_buffers(ep_->is_native_tcp() ? kFewReceives : kNumReceives, ep_->ep());
+      !status)
+    return status;
+  return add_buffers(kNumSends, nullptr);
 }
 
-Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
+Status OfiEndpoint::add_opener() {
+  make_room(openers_);
+  auto opener = std::make_unique<Opener>();
+  if (Status status = ep_->add_opener(opener->ep, opener->address); !status) return status;
+  openers_.push_back(std::move(opener));
+  fid_ep* ep = openers_.back()->ep;
+  std::size_t num_posted = 0;
+  for (; num_posted < kFewReceives && !spare_receives_.empty(); ++num_posted) {
+    Buffer& buffer = *spare_receives_.back();
+    spare_receives_.pop_back();
+    buffer.receives = ep;
+    post_receive(buffer);
+  }
+  return num_posted < kFewReceives ? add_buffers(kFewReceives - num_posted, ep) : Status();
+}
+
+void OfiEndpoint::close_unused_openers() {
+  for (std::size_t i = 0; i + 1 < openers_.size();) {
+    if (openers_[i]->num_links > 0) {
+      ++i;
+      continue;
+    }
+    fid_ep* ep = openers_[i]->ep;
+    make_room(spare_receives_, num_receives_);
+    for (Buffer& buffer : buffers_)
+      if (buffer.receives == ep) buffer.receives = &closed_ep_;
+    ep_->close_opener(ep);
+    openers_.erase(openers_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+Status OfiEndpoint::add_buffers(std::size_t count, fid_ep* receives) {
   weft::Mapping memory;
   if (Status status = memory.map(count * buffer_bytes_); !status) return status;
   fid_mr* mr = nullptr;
@@ -271,13 +335,14 @@ Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
     Buffer& buffer = buffers_.emplace_back();
     buffer.data = data;
     buffer.mr = mr;
-    if (receives) {
-      buffer.receives = i % 2 == 0 ? ep_->ep() : ep_->opener_ep();
+    if (receives != nullptr) {
+      buffer.receives = receives;
       post_receive(buffer);
     } else {
       free_.push_back(&buffer);
     }
   }
+  if (receives != nullptr) num_receives_ += count;
   return {};
 }
 
@@ -286,7 +351,7 @@ Status OfiEndpoint::add_buffers(std::size_t count, bool receives) {
 bool OfiEndpoint::need_send_buffer() {
   if (!free_.empty()) return true;
   if (buffers_.size() >= kMostBuffers) return false;
-  return or_no_memory([&] { return add_buffers(kSendsOfLink, false); }).ok();
+  return or_no_memory([&] { return add_buffers(kSendsOfLink, nullptr); }).ok();
 }
 
 OfiEndpoint::~OfiEndpoint() {
@@ -303,6 +368,8 @@ OfiEndpoint::~OfiEndpoint() {
 }
 
 void OfiEndpoint::post_receive(Buffer& buffer) {
+  if (buffer.receives == &closed_ep_) [[unlikely]]
+    return spare_receives_.push_back(&buffer);
   void* descriptor = buffer.mr != nullptr ? fi_mr_desc(buffer.mr) : nullptr;
   const ssize_t error = fi_recv(buffer.receives, buffer.data, buffer_bytes_, descriptor,
                                 FI_ADDR_UNSPEC, &buffer.context);
@@ -365,20 +432,37 @@ Status OfiEndpoint::open_locked(Bytes address, Bytes hello, Link*& out) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   if (fi_av_insert(ep_->av(), address.data(), 1, &peer, 0, nullptr) != 1)
     return {Code::bad_argument, "libfabric does not take the peer's address"};
+  const std::string_view to{reinterpret_cast<const char*>(address.data()), address.size()};
+  if (const auto& distrusted = openers_.back()->distrusted;
+      std::ranges::find(distrusted, to) != distrusted.end())
+    if (Status status = add_opener(); !status) return status;
+  close_unused_openers();
+  Opener& opener = *openers_.back();
   HelloBody body{};
-  const std::string& own = ep_->opener_address();
+  const std::string& own = opener.address;
   body.address_bytes = static_cast<std::uint16_t>(own.size());
   body.hello_bytes = static_cast<std::uint16_t>(hello.size());
   std::memcpy(body.address, own.data(), own.size());
   if (!hello.empty()) std::memcpy(body.hello, hello.data(), hello.size());
   const auto* first = reinterpret_cast<const std::byte*>(&body);
   Event again{EventKind::hello_again, 0, Code::ok, {first, first + sizeof body}};
-  OfiLink* link = add_link(ep_->opener_ep(), peer);
+  OfiLink* link = add_link(opener.ep, peer, &opener);
+  std::memcpy(link->address, address.data(), address.size());
   again.link = link->own_token;
   const Code code = send(*link, Kind::hello, link->own_token, {first, sizeof body}, {});
   if (code == Code::again) events_.push_back(std::move(again));  // as while a connection is made
   out = link;
   return {};
+}
+
+void OfiEndpoint::distrust(Link& base) {
+  const auto& link = static_cast<OfiLink&>(base);
+  // Other providers choose connections by themselves.
+  if (link.opener == nullptr || !ep_->is_native_tcp()) return;
+  std::lock_guard lock(mutex_);
+  // Without memory for its address the old connection is used again.
+  [[maybe_unused]] const Code code = or_no_memory(
+      [&] { link.opener->distrusted.emplace_back(link.address, ep_->address().size()); });
 }
 
 void OfiEndpoint::close(Link& base) {
@@ -403,11 +487,11 @@ void OfiEndpoint::close(Link& base) {
   }
   if (link.is_cut_off && buffers_.size() < kMostBuffers) {
     // It may have stopped in the middle of a message, whose buffer the provider keeps.
-    [[maybe_unused]] const Status status = or_no_memory([&] { return add_buffers(2, true); });
-    if (status) num_receives_ += 2;
+    [[maybe_unused]] const Status status = or_no_memory([&] { return add_buffers(2, link.ep); });
   }
   const std::uint64_t token = link.own_token;
   links_.erase(token);
+  if (link.opener != nullptr) --link.opener->num_links;
   delete &link;
   while (WorkRequest* request = take_request(token)) {
     lock.unlock();
@@ -719,8 +803,13 @@ void OfiEndpoint::dispatch(Events& events, Event& event) {
     case EventKind::hello_again: {
       std::lock_guard lock(mutex_);
       if (link->is_down) return;
-      if (send(*link, Kind::hello, link->own_token, event.data, {}) == Code::again)
-        events_.push_back(std::move(event));
+      // A host that refuses connections would be asked for another one by each poll.
+      const std::uint64_t now = now_ns();
+      if (now >= event.at_ns &&
+          send(*link, Kind::hello, link->own_token, event.data, {}) != Code::again)
+        return;
+      if (now >= event.at_ns) event.at_ns = now + kHelloAgainNs;
+      events_.push_back(std::move(event));
       return;
     }
     case EventKind::up:

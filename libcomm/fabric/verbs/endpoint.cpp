@@ -47,7 +47,7 @@ Status VerbsEndpoint::start() {
     return status;
   if (Status status = lib::Device::open(port, device_); !status) return status;
 
-  const std::uint64_t timeout_ns = settings_.ns(Setting::peer_timeout_ms);
+  const std::uint64_t timeout_ns = settings_.patience_ns();
   attempt_ns_ = std::max<std::uint64_t>(timeout_ns / 4, 1'000'000'000);
   stopped_ns_ = timeout_ns / 2;
   part_bytes_ = std::min<std::size_t>(kPartBytes, device_->max_message);

@@ -3,7 +3,7 @@
 // open() resolves the address and the route, asks with the hello, and brings the queue pair up with
 // the answer; the peer's side brings its own up before it answers, and may send once it is notified
 // that the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
-// WEFT_PEER_TIMEOUT_MS. A link ends in two steps: its queue pair goes into the error state, in
+// Settings::patience_ns(). A link ends in two steps: its queue pair goes into the error state, in
 // which the device gives everything back that was posted, and is destroyed once all of that has
 // come.
 #include <arpa/inet.h>
@@ -314,6 +314,10 @@ void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_DISCONNECTED:
     case RDMA_CM_EVENT_DEVICE_REMOVAL: {
+      // IB_CM_REJ_INVALID_SERVICE_ID: its kernel rejects; a process does with another reason.
+      constexpr int kNoListener = 8;
+      if (event.event == RDMA_CM_EVENT_REJECTED && event.status == kNoListener)
+        link->why = Code::not_found;
       char why[64];
       const auto end =
           fmt::format_to_n(why, sizeof why, "{} ({})", rdma_event_str(event.event), event.status);

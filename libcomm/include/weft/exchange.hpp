@@ -118,9 +118,9 @@ class WEFT_API ExchangeBase {
   // Blocks until receive would give this thread something: ok. timed_out: nothing came in that time
   // (0: it polls, and does not block). peer_lost: a rank was lost, reported once to each thread;
   // its messages are received before. corrupt: a rank sent invalid bytes, and its lane was closed;
-  // reported once as well. no_memory: messages wait at their place, for WEFT_PEER_TIMEOUT_MS so
-  // far, as this process has no memory, descriptors or mappings to receive them; reported once a
-  // shortage, they come when it is over.
+  // reported once as well. no_memory: messages wait at their place, for 5 s
+  // (WEFT_PEER_TIMEOUT_MS, if that is less) so far, as this process has no memory, descriptors or
+  // mappings to receive them; reported once a shortage, they come when it is over.
   Status wait(int thread, std::chrono::microseconds timeout);
 
   // Ends a phase while other threads receive, or have received all: returns when every message that

@@ -11,7 +11,8 @@
 // Errors come back as Code or Status: bad_argument (outside the memory, unaligned, freed, wrong
 // key, no such rank), peer_lost (a process is gone), no_memory, not_permitted (the kernel refuses),
 // unsupported. Only constructors throw, weft::Error. A process that dies is noticed within 100 ms
-// on its host, and WEFT_PEER_TIMEOUT_MS elsewhere; nothing waits for it longer. The others go on: a
+// on its host, and elsewhere within seconds; one that cannot be reached counts as lost
+// after WEFT_PEER_TIMEOUT_MS, and nothing waits for it longer. The others go on: a
 // collective call ends in the same way on all living ranks. The one during which a rank is lost
 // ends with peer_lost and the rank's name, once for every loss, and those that follow are made by
 // the others alone. So after an error, too, every rank makes the same collective calls.

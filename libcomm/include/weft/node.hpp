@@ -71,7 +71,7 @@ struct NodeSettings {
   // Peers must know the same. Without one only processes of the same user on this host are met. It
   // is proven, never sent; what travels afterwards is not encrypted.
   std::string secret = {};
-  int timeout_ms = 0;        // how long a silent peer is waited for; 0: WEFT_PEER_TIMEOUT_MS
+  int timeout_ms = 0;        // how long a peer may be unreachable; 0: WEFT_PEER_TIMEOUT_MS
   std::string fabrics = {};  // as WEFT_FABRIC, which it replaces
   bool progress_thread = true;
 };
@@ -145,7 +145,8 @@ class WEFT_API Node {
   // The address at which peers reach this Node, as a text that may travel by any means; all
   // arguments of listen(), and a Unix socket for this host.
   Status address(std::string& text);
-  // Blocks until the peer has answered, at most timeout_ms (0: the Node's). not_found: no Node
+  // Blocks until the peer has answered, at most timeout_ms (0: the Node's, at most
+  // 5 s). not_found: no Node
   // there; not_permitted: another secret; timed_out; unsupported: no fabric leads there.
   Status connect(std::string_view address, Peer& peer, int timeout_ms = 0);
   // The same without waiting: `done` is called as callbacks are.

@@ -328,7 +328,7 @@ bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabr
     if (!lane->ring.memory.map(lane->ring_bytes + kRingPage)) {
       // It comes again over the next link.
       if (lane->short_ns == 0) lane->short_ns = now_ns_;
-      if (now_ns_ - lane->short_ns > timeout_ns_) throw std::bad_alloc();
+      if (now_ns_ - lane->short_ns > job_.settings().patience_ns()) throw std::bad_alloc();
       drop_link(peer);
       peer.link.back_off(now_ns_);
       return true;

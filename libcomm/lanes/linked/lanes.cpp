@@ -122,7 +122,7 @@ std::byte* RemoteLanes::full_ring(void* opaque) noexcept {
     return lane.mirror->memory.data();
   }
   if (lane.short_ns == 0) lane.short_ns = now_ns();
-  if (now_ns() - lane.short_ns > timeout_ns_) {
+  if (now_ns() - lane.short_ns > job_.settings().patience_ns()) {
     (void)or_no_memory([&] {
       log_line(LogLevel::error, job_.rank(), "the ring for {}: {}", job_.describe(lane.peer->rank),
                status.text());

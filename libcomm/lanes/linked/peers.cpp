@@ -23,6 +23,10 @@ namespace {
 constexpr std::size_t kLeastPerTick = 16;
 constexpr std::size_t kMostRegistered = 256 << 20;
 constexpr std::uint64_t kLanesTickNs = 10'000'000;
+// Each of many peers is looked at 32 times in this time, or in the timeout if that is shorter.
+constexpr std::uint64_t kLookAtAllNs = 5'000'000'000;
+// A process that has not looked at its peers for so long has to hear them first.
+constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
 // The longest sleep between two polls of a leaving rank, should a fabric's descriptor not report
 // anything.
 constexpr int kLeaveSleepMs = 10;
@@ -166,12 +170,13 @@ Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view 
             read_endpoint_address(number, endpoint_address, made->secret, made->address);
         !status)
       return status;
-    made->link.use(*endpoint_);
+    made->link.use(*endpoint_, bytes_of(made->address));
     for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));
     known_.push_back(made.get());
     peers_[static_cast<std::size_t>(number)] = std::move(made);
     Life& life = this->life(number);
     life.is_watched.store(false, std::memory_order_relaxed);
+    life.loss.store(Loss::other, std::memory_order_relaxed);
     life.state.store(PeerState::alive, std::memory_order_release);
     return {};
   });
@@ -230,7 +235,7 @@ Status RemoteLanes::reach(int rank, RankPeer*& peer) {
       return {Code::not_found, fmt::format("{} was never introduced", job_.describe(rank))};
     auto made = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, made->secret, made->address); !status) return status;
-    made->link.use(*endpoint_);
+    made->link.use(*endpoint_, bytes_of(made->address));
     known_.push_back(made.get());
     place = std::move(made);
   }
@@ -291,7 +296,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
     if (place != nullptr) return {};
     auto peer = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
     if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
-    peer->link.use(*endpoint_);
+    peer->link.use(*endpoint_, bytes_of(peer->address));
     known_.push_back(peer.get());
     place = std::move(peer);
     return {};
@@ -321,7 +326,8 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   drop_link(*peer);
   if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
   if (why == Code::corrupt) return lose(*peer, "sends invalid data");
-  if (!endpoint_->limits().breaks) return lose(*peer, "has ended");
+  if (!endpoint_->limits().breaks) return note_process_end(*peer);
+  if (why == Code::not_found) peer->link.note_refused(now_ns());
   peer->link.back_off(now_ns());
 }
 
@@ -395,7 +401,8 @@ void RemoteLanes::pump_busy() {
 void RemoteLanes::tick() {
   if (now_ns_ - ticked_ns_ < kLanesTickNs) return;
   // A process that was stopped or starved cannot judge which peers have been silent meanwhile.
-  const bool was_away = ticked_ns_ != 0 && now_ns_ - ticked_ns_ > timeout_ns_ / 4;
+  const bool was_away =
+      ticked_ns_ != 0 && now_ns_ - ticked_ns_ > std::min(timeout_ns_ / 4, kMostAwayNs);
   ticked_ns_ = now_ns_;
   // A registered mirror is not read any more once its writes have ended, however they did.
   std::erase_if(retired_, [](const auto& mirror) {
@@ -403,7 +410,8 @@ void RemoteLanes::tick() {
   });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
-  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs, timeout_ns_);
+  for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs,
+                                         std::min(timeout_ns_, kLookAtAllNs));
        left > 0; --left) {
     if (next_tick_ >= known_.size()) next_tick_ = 0;
     RankPeer& peer = *known_[next_tick_++];
@@ -413,6 +421,12 @@ void RemoteLanes::tick() {
     switch (peer.link.tick(now_ns_, silence_ns_,
                            life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
       case ReliableLink::Due::nothing:
+        break;
+      case ReliableLink::Due::ended:
+        if (is_alive(peer.rank))
+          note_process_end(peer);
+        else
+          note_break_of_left(peer, kMostRefusals);
         break;
       case ReliableLink::Due::gone:
         if (lacks_descriptors(peer)) {
@@ -426,9 +440,12 @@ void RemoteLanes::tick() {
           log_line(LogLevel::warn, job_.rank(),
                    "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
                    name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
-        lose(peer, "has been silent for too long");
+        life(peer.rank).loss.store(Loss::unreachable, std::memory_order_relaxed);
+        lose(peer, fmt::format("has been unreachable for {}", text_of_time(timeout_ns_)).c_str(),
+             LogLevel::warn);
         break;
       case ReliableLink::Due::stalled:
+        if (peer.link.link() != nullptr) endpoint_->distrust(*peer.link.link());
         drop_link(peer);
         if (is_alive(peer.rank))
           peer.link.back_off(now_ns_);
@@ -477,6 +494,20 @@ void RemoteLanes::note_end(int rank, PeerState state) {
   // release: the peer's writes before; pairs with the acquire in state(), and in num_ends().
   life(rank).state.store(state, std::memory_order_release);
   num_ends_.fetch_add(1, std::memory_order_release);
+}
+
+void RemoteLanes::note_process_end(RankPeer& peer) {
+  life(peer.rank).loss.store(Loss::ended, std::memory_order_relaxed);
+  lose(peer, "has ended");
+}
+
+std::size_t RemoteLanes::num_cut_off() const noexcept {
+  const std::lock_guard lock(lock_);
+  const std::uint64_t now = now_ns();
+  return static_cast<std::size_t>(std::ranges::count_if(known_, [&](const RankPeer* peer) {
+    return loss_of(peer->rank) == Loss::unreachable ||
+           (is_alive(peer->rank) && peer->link.is_broken_for(timeout_ns_ / 2, now));
+  }));
 }
 
 void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {

@@ -65,6 +65,12 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void begin(int rank, const RemoteAccess& access, Completion& completion) noexcept override;
 
   PeerState state(int rank) noexcept override;
+  // Returns true if these lanes keep the life of that rank or foreign process.
+  bool covers(int rank) const noexcept { return static_cast<std::size_t>(rank) < lives_.size(); }
+  // Why a dead rank counts as dead.
+  Loss loss_of(int rank) const noexcept { return life(rank).loss.load(std::memory_order_relaxed); }
+  // The peers that this process cannot reach, and has not reached for half of the timeout.
+  std::size_t num_cut_off() const noexcept;
   // Peers that have ended so far: while it stays the same, no state has changed.
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;
@@ -145,6 +151,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   struct Life {
     std::atomic<PeerState> state{PeerState::alive};
     std::atomic<bool> is_watched{false};
+    std::atomic<Loss> loss{Loss::other};
   };
 
   bool on_incoming(fabric::Link& link, fabric::Bytes hello) override;
@@ -177,6 +184,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
   bool lacks_descriptors(const RankPeer& peer);
+  void note_process_end(RankPeer& peer);
   void lose(RankPeer& peer, const char* why, LogLevel level = LogLevel::info);
   void watch(RankPeer& peer);
   void pump(RankPeer& peer);

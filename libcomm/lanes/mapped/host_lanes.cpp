@@ -561,7 +561,7 @@ class ArenaLanes final : public HostLanes {
   // Waits until no living peer is in a copy that began before. timed_out: one stands still in it.
   Status end_copies() noexcept {
     const std::lock_guard lock(ending_);
-    const std::uint64_t limit = now_ns() + job_.settings().ns(Setting::peer_timeout_ms);
+    const std::uint64_t limit = now_ns() + job_.settings().patience_ns();
     int late = -1;
     for (Local& local : locals_) {
       shm::LaneControl& control = own_->control(index_of(local));

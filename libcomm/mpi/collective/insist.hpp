@@ -10,11 +10,11 @@
 namespace weft::mpi {
 
 // Runs a step of members that have agreed to go on. If one of them has no memory for it, the others
-// are not affected and the members must not diverge: it tries again for as long as a silent peer
-// may take. `step` returns a Status and may throw std::bad_alloc.
+// are not affected and the members must not diverge: it tries again for
+// Settings::patience_ns(). `step` returns a Status and may throw std::bad_alloc.
 template <class Step>
 Status insist(Step&& step) {
-  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
+  const std::uint64_t limit = now_ns() + process->job->settings().patience_ns();
   for (;;) {
     Status status = or_no_memory([&step]() -> Status { return step(); });
     if (!(status == Code::no_memory) || now_ns() > limit) return status;

@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "job/boards.hpp"
+#include "lanes/lanes.hpp"
 #include "mpi/comm/comm.hpp"
 #include "mpi/core/error_names.hpp"
 #include "mpi/file/file.hpp"
@@ -110,16 +111,16 @@ std::string error_text(int code) {
 // Names the lost processes that this process has noticed or that were reported to it; empty: none.
 static std::string lost_text() {
   if (engine == nullptr) return {};
-  constexpr std::size_t kMostNames = 4;  // fit into MPI_MAX_ERROR_STRING
   std::vector<int> lost = engine->lost();
   if (const int reported = engine->last_reported_lost();
       reported >= 0 && std::find(lost.begin(), lost.end(), reported) == lost.end())
     lost.push_back(reported);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(lost.size(), kMostNames); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", engine->job().describe(lost[i]));
-  if (lost.size() > kMostNames) text += fmt::format(" and {} more", lost.size() - kMostNames);
-  return text;
+  // An access to memory knows it before the messages do.
+  if (lost.empty())
+    for (int rank = 0; rank < engine->job().size(); ++rank)
+      if (rank != engine->job().rank() && engine->loss_of(rank) != Loss::other)
+        lost.push_back(rank);
+  return lost.empty() ? std::string() : engine->describe_lost(lost);
 }
 
 int last_used_code() {

@@ -39,7 +39,7 @@ template <class AskBoard>
 Status ask(Type type, std::string_view service, std::string_view port, std::string& answer,
            AskBoard&& ask_board) {
   const std::lock_guard lock(board_mutex);
-  const Deadline deadline(engine->job().settings().ms(Setting::peer_timeout_ms));
+  const Deadline deadline(static_cast<int>(engine->job().settings().patience_ns() / 1'000'000));
   Status status = visit(deadline);
   if (status == Code::not_found) return ask_board();
   if (!status) return status;

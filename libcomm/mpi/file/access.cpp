@@ -48,7 +48,7 @@ struct Signs {
 
 // A stopped process may hold a lock for ever, so a wait in the kernel would have no end.
 FileError wait_for_lock(const File& file, short type, std::int64_t first, std::int64_t last) {
-  const std::uint64_t limit_ns = process->job->settings().ns(Setting::peer_timeout_ms) * 12;
+  const std::uint64_t limit_ns = process->job->settings().patience_ns() * 12;
   constexpr std::chrono::microseconds kLongest{1000};
   std::chrono::microseconds pause{10};
   Signs seen{};

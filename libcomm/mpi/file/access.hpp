@@ -77,7 +77,7 @@ FileError write_at(const File& file, const std::byte* from, std::uint64_t bytes,
 
 // Locks a range of the file against others, in this process and elsewhere, that take this lock.
 // Waits for them, but not for a stopped process: an error, once neither the file nor the
-// conflicting lock has changed for twelve times WEFT_PEER_TIMEOUT_MS.
+// conflicting lock has changed for twelve times Settings::patience_ns().
 class RangeLock {
  public:
   RangeLock(File& file, std::int64_t first, std::int64_t last, bool is_exclusive);

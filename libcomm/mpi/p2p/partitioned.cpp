@@ -277,7 +277,7 @@ class PartitionedReceive final : public Partitioned {
     const std::uint64_t now = now_ns();
     if (short_since_ns_ == 0) short_since_ns_ = now;
     const auto& settings = process->job->settings();
-    return now - short_since_ns_ < settings.ns(Setting::peer_timeout_ms);
+    return now - short_since_ns_ < settings.patience_ns();
   }
 
   std::unique_ptr<Header> header_;

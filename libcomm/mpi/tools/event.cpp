@@ -40,7 +40,9 @@ struct EventRow {
 
 enum EventIndex : int { kPeerLost, kUnexpectedBound, kMemoryShared };
 constexpr EventRow kEvents[] = {
-    {"peer_lost", "a process was lost: it died, or is silent for too long", {{{"rank", false}}}},
+    {"peer_lost",
+     "a process was lost: it died, or was unreachable for too long",
+     {{{"rank", false}}}},
     {"unexpected_bound",
      "so many bytes of a process wait unmatched (WEFT_UNEXPECTED_MAX_BYTES) that it is asked to "
      "send its messages by rendezvous (RTS) only",

@@ -40,13 +40,13 @@ class Pause {
 };
 
 // Repeats a call on the fabric that had no memory for a moment: a ticket that is not given back
-// stops all later ones. Tries for as long as a silent peer may take.
+// stops all later ones. Tries for Settings::patience_ns().
 template <class Call>
 Code retry_while_no_memory(Call&& call) {
   Code code = call();
   if (code != Code::no_memory) [[likely]]
     return code;
-  const std::uint64_t limit = now_ns() + process->job->settings().ns(Setting::peer_timeout_ms);
+  const std::uint64_t limit = now_ns() + process->job->settings().patience_ns();
   for (Pause pause; code == Code::no_memory && now_ns() < limit; pause.wait()) {
     progress_once();
     code = call();

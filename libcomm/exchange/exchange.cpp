@@ -149,6 +149,12 @@ void ExchangeBase::Impl::agree() {
       threads_of.push_back(1);
       continue;
     }
+    const Terms none{};
+    if (std::memcmp(&terms, &none, sizeof terms) == 0)
+      throw Error({Code::bad_argument,
+                   fmt::format("rank {} opens no exchange here: it makes another collective call, "
+                               "or ends its Job",
+                               rank)});
     if (terms.num_threads < 1 || terms.num_threads > kMaxThreads)
       throw Error({Code::bad_argument, fmt::format("rank {} wants {} threads; 1 to {} can be", rank,
                                                    terms.num_threads, kMaxThreads)});

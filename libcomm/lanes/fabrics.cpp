@@ -69,9 +69,12 @@ Status Fabrics::start() {
   if (Status status = make_host_lanes(job_, local_); !status) return status;
   to_.assign(static_cast<std::size_t>(job_.size()), nullptr);
   for (const int rank : job_.local_ranks()) to_[static_cast<std::size_t>(rank)] = local_.get();
+  std::string ways = fmt::format("shm to {} of this host", job_.local_ranks().size() - 1);
   // The same on every process: all know the host of each.
-  if (static_cast<int>(job_.local_ranks().size()) == job_.size()) return {};
-
+  if (static_cast<int>(job_.local_ranks().size()) == job_.size()) {
+    log_line(LogLevel::info, job_.rank(), "messages go over {}", ways);
+    return {};
+  }
   std::string list = "shm (inside a host)";
   for (const Row& row : fabric::rows()) {
     if (row.reach == Row::host) continue;
@@ -92,7 +95,6 @@ Status Fabrics::start() {
   if (Status status = job_.board().put(kListKey, list); !status) return status;
   if (Status status = job_.board().fence(job_.settings().ms(Setting::start_timeout_ms)); !status)
     return status;
-  std::string ways = fmt::format("shm to {} of this host", job_.local_ranks().size() - 1);
   for (const auto& lanes : others_) {
     int num_ranks = 0;
     for (int rank = 0; rank < job_.size(); ++rank) {

@@ -38,7 +38,10 @@ Status check_program(const std::string& program) {
   for (std::string folder; std::getline(folders, folder, ':');)
     if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0)
       return {};
-  return {Code::not_found, fmt::format("cannot start {}: it is in no folder of PATH", program)};
+  const bool is_here = access(program.c_str(), X_OK) == 0;
+  return {Code::not_found,
+          fmt::format("cannot start {}: it is in no folder of PATH{}", program,
+                      is_here ? fmt::format("; this folder has ./{}", program) : "")};
 }
 
 // A supervisor that ends with unread orders leaves this error before the reports that it has sent.

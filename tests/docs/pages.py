@@ -4,9 +4,10 @@ shell for each page, and what these print is compared with what the page shows.
 
   pages.py --prefix INSTALLED PAGE...
 
-A program of this page or one before it is a block of ```cpp (or ```c) behind a line that ends in its file's name, as "`hello.cpp`:". Commands
-are the lines with "$ " of a block of ```console; what follows each is its output, in which a line "..." stands for
-any lines, and "..." in a line for any text. A line "$ ... &" begins something that runs until the page's end.
+A program of this page or one before it is a block of ```cpp (or c, fortran, python) behind a line that ends in its
+file's name, as "`hello.cpp`:". Commands are the lines with "$ " of a block of ```console; what follows each is its
+output, in which a line "..." stands for any lines, and "..." in a line for any text. A line "$ ... &" begins something
+that runs until the page's end. Weft is installed in $HOME/weft.
 """
 import argparse
 import os
@@ -26,8 +27,8 @@ def programs(text):
     """File name: source."""
     found = {}
     for block in BLOCK.finditer(text):
-        if block[1] in ('c', 'cpp'):
-            name = re.search(r'`([\w.-]+\.(?:c|cpp|hpp))`:\s*$', text[:block.start()])
+        if block[1] in ('c', 'cpp', 'fortran', 'python'):
+            name = re.search(r'`([\w.-]+\.(?:c|cpp|hpp|f90|py))`:\s*$', text[:block.start()])
             if name:
                 found[name[1]] = block[2]
     return found
@@ -84,6 +85,7 @@ def check(page, prefix, known):
         return [f'{page}: has no block of commands (```console)']
     folder = tempfile.mkdtemp(prefix='weft-page-')
     try:
+        os.symlink(prefix, os.path.join(folder, 'weft'))
         known |= programs(text)
         for name, source in known.items():
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as file:

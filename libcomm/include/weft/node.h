@@ -51,14 +51,14 @@ typedef struct {
 WEFT_C_API const char* weft_error_text(void);
 WEFT_C_API const char* weft_code_name(int code);
 
-/* Null or 0 for any of them: as NodeSettings has it. */
+/* Null or 0 for any of them but the last: as NodeSettings has it. */
 typedef struct {
   const char* name;
   const void* secret; /* any bytes, so many */
   size_t secret_bytes;
   const char* fabrics;
   int timeout_ms;
-  int progress_thread;
+  int progress_thread; /* 1: as NodeSettings has it; 0: none, so the program makes progress */
 } weft_node_settings;
 WEFT_C_API int weft_node_open_with(const weft_node_settings* settings, weft_node** node);
 /* The same with a secret that ends at its first NUL. */

@@ -28,7 +28,7 @@ int send_init(SendMode mode, const void* buffer, MPI_Count count, MPI_Datatype d
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
   Datatype* type;
   const int code = check_send(*comm, count, datatype, destination, tag, type);
-  if (code != MPI_SUCCESS) return raise(comm, code, function);
+  if (code != MPI_SUCCESS) return raise_wrong(comm, code, count, destination, tag, function);
   return init(comm, RequestObject::Kind::send, mode, const_cast<void*>(buffer), count, type,
               destination, tag, out, function);
 }
@@ -39,7 +39,7 @@ int recv_init(void* buffer, MPI_Count count, MPI_Datatype datatype, int source, 
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
   Datatype* type;
   const int code = check_receive(*comm, count, datatype, source, tag, type);
-  if (code != MPI_SUCCESS) return raise(comm, code, function);
+  if (code != MPI_SUCCESS) return raise_wrong(comm, code, count, source, tag, function);
   return init(comm, RequestObject::Kind::receive, SendMode::standard, buffer, count, type, source,
               tag, out, function);
 }

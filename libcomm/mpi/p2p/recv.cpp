@@ -58,7 +58,7 @@ inline int recv(void* buffer, MPI_Count count, MPI_Datatype datatype, int source
   Datatype* type;
   const int code = check_receive(*comm, count, datatype, source, tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
+    return raise_wrong(comm, code, count, source, tag, function);
   if (source == MPI_PROC_NULL) [[unlikely]] {
     fill_proc_null(status);
     return MPI_SUCCESS;
@@ -76,7 +76,7 @@ inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int sourc
   Datatype* type;
   int code = check_receive(*comm, count, datatype, source, tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
+    return raise_wrong(comm, code, count, source, tag, function);
   if (out == nullptr) [[unlikely]]
     return raise(comm, MPI_ERR_ARG, function, "request is null");
   if (source == MPI_PROC_NULL) [[unlikely]] {
@@ -124,10 +124,10 @@ int sendrecv(const void* send_buffer, MPI_Count send_count, MPI_Datatype send_da
   Datatype* receive_type;
   int code = check_send(*comm, send_count, send_datatype, destination, send_tag, send_type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
+    return raise_wrong(comm, code, send_count, destination, send_tag, function);
   code = check_receive(*comm, receive_count, receive_datatype, source, receive_tag, receive_type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
+    return raise_wrong(comm, code, receive_count, source, receive_tag, function);
   // Checked before anything is received.
   std::size_t bytes;
   if (destination != MPI_PROC_NULL && !bytes_of(send_count, *send_type, bytes))

@@ -1,5 +1,9 @@
 #include "mpi/p2p/transfer.hpp"
 
+#include <fmt/core.h>
+
+#include <string>
+
 namespace weft::mpi {
 
 namespace {
@@ -45,6 +49,14 @@ void send_bytes(tagged::Request& request, int peer, std::uint32_t context, int t
 }
 
 }  // namespace
+
+int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag, const char* function) {
+  std::string text;
+  if (code == MPI_ERR_COUNT) text = fmt::format("{}", count);
+  if (code == MPI_ERR_TAG) text = fmt::format("{} is not in 0 to {}", tag, kTagUb);
+  if (code == MPI_ERR_RANK) text = fmt::format("{} is not in 0 to {}", peer, comm->num_peers - 1);
+  return raise(comm, code, function, text);
+}
 
 int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_Count count,
                Datatype* type, int destination, int tag, bool synchronous) {

@@ -84,6 +84,10 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
   return MPI_SUCCESS;
 }
 
+// Raises what they found, with the value that is wrong.
+[[nodiscard, gnu::cold]] int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag,
+                                         const char* function);
+
 // A blocking transfer on the stack, for MPI functions that are made of several. The arguments were
 // checked, and the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was
 // started.

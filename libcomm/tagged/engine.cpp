@@ -329,6 +329,10 @@ void Engine::check_for_lost() {
     const Guard guard(vci);
     vci.check_liveness();
   });
+  if (!shared_->has_others()) return;
+  // Whom one VCI has lost, the others lose when they look the next time: now.
+  for (int rank = 0; rank < size(); ++rank)
+    if (shared_->state_of(rank) != PeerState::alive && is_alive(rank)) lose(rank);
 }
 
 void Engine::watch(int peer) noexcept {

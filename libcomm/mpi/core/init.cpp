@@ -13,6 +13,7 @@
 #include "mpi/dynamic/dynamic.hpp"
 #include "mpi/dynamic/name_server.hpp"
 #include "mpi/file/file.hpp"
+#include "mpi/ft/control.hpp"
 #include "mpi/p2p/transfer.hpp"
 #include "mpi/tools/tools.hpp"
 #include "mpi/window/window.hpp"
@@ -91,9 +92,12 @@ void end_library() {
   // which it has to pass it on.
   job_comm->team->close_offload();
   // No process leaves while others may still need it to move their messages. If a process is lost,
-  // the end of this one is in order all the same.
-  if (Status status = coll::barrier(*job_comm->team); !status)
+  // those that live meet all the same.
+  if (Status status = coll::barrier(*job_comm->team); !status) {
     log_line(LogLevel::info, engine->rank(), "MPI_Finalize: {}", status.text());
+    if (const Code met = or_no_memory([] { ft::meet(*job_comm); }); met != Code::ok)
+      log_line(LogLevel::warn, engine->rank(), "MPI_Finalize: {}", code_name(met));
+  }
   destroy_files();
   destroy_windows();
   destroy_ports();

@@ -57,6 +57,18 @@ int run(Comm& comm, std::unique_ptr<AgreementOperation> operation, MPI_Request* 
   return code;
 }
 
+void meet(const Comm& comm) {
+  const std::shared_ptr<Agreements> agreements = agreements_of(comm);
+  const Contribution mine{kMeet, 0, 0, MemberSet(agreements->size())};
+  const std::uint32_t turn = agreements->take_turn();
+  Decision decision;
+  bool has_begun = false;
+  wait_progressing([&] {
+    if (!has_begun && (has_begun = agreements->has_turn(turn))) agreements->begin(mine);
+    return agreements->has_ended(turn, decision);
+  });
+}
+
 namespace {
 
 class Agree final : public AgreementOperation {

@@ -8,9 +8,6 @@
 
 namespace weft::mpi::ft {
 
-// Contribution::kind.
-enum : std::uint32_t { kAgree = 1, kShrink = 2 };
-
 class AgreementOperation : public Operation {
  public:
   // Takes its turn among the agreements of the communicator: nothing may fail any more before it is

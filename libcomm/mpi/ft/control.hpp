@@ -51,6 +51,12 @@ std::vector<int> members_of(const Comm& comm);
 // The agreements of a communicator, made at the first call.
 std::shared_ptr<Agreements> agreements_of(const Comm& comm);
 
+// Contribution::kind.
+enum : std::uint32_t { kAgree = 1, kShrink = 2, kMeet = 3 };
+
+// Returns once all living members of the communicator have called it.
+void meet(const Comm& comm);
+
 // Revokes the communicator here, and tells the other members. Does nothing if it is revoked.
 // forwards: another member has told this one.
 void revoke(Comm& comm, bool forwards);

@@ -76,7 +76,7 @@ inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int sourc
   Datatype* type;
   int code = check_receive(*comm, count, datatype, source, tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise_wrong(comm, code, count, source, tag, function);
+    return refuse(comm, code, count, source, tag, out, function);
   if (out == nullptr) [[unlikely]]
     return raise(comm, MPI_ERR_ARG, function, "request is null");
   if (source == MPI_PROC_NULL) [[unlikely]] {

@@ -85,7 +85,7 @@ inline int isend(const void* buffer, MPI_Count count, MPI_Datatype datatype, int
   Datatype* type;
   const int code = check_send(*comm, count, datatype, destination, tag, type);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise_wrong(comm, code, count, destination, tag, function);
+    return refuse(comm, code, count, destination, tag, request, function);
   if (request == nullptr) [[unlikely]]
     return raise(comm, MPI_ERR_ARG, function, "request is null");
   if (destination == MPI_PROC_NULL) [[unlikely]] {

@@ -87,6 +87,14 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
 // Raises what they found, with the value that is wrong.
 [[nodiscard, gnu::cold]] int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag,
                                          const char* function);
+// The same for a call that was to start a request (null: not even that was given). Programs wait
+// for what they started before a communicator was revoked, and for what they could not.
+[[nodiscard, gnu::cold, gnu::noinline]] inline int refuse(Comm* comm, int code, MPI_Count count,
+                                                          int peer, int tag, MPI_Request* request,
+                                                          const char* function) {
+  if (request != nullptr) *request = MPI_REQUEST_NULL;
+  return raise_wrong(comm, code, count, peer, tag, function);
+}
 
 // A blocking transfer on the stack, for MPI functions that are made of several. The arguments were
 // checked, and the peer is not MPI_PROC_NULL. The caller must wait for the request of each that was

@@ -1,5 +1,5 @@
 // survive WHAT [VICTIMS]: processes die, and the others find out, agree, and go on without them.
-//   WHAT      p2p, any, agree, agree_late, shrink, nonblocking: what the others do
+//   WHAT      p2p, any, agree, agree_late, shrink, nonblocking, leave: what the others do
 //   VICTIMS   the ranks that die, as 0,2; 1 unless given
 #include "survive.h"
 
@@ -193,6 +193,23 @@ static void nonblocking(void) {
   exit(survive_end(shrunken));
 }
 
+// The others are done with the first one, which is late, and leave: it needs nothing of them but
+// what they have sent.
+static int leave(MPI_Comm living) {
+  survive_at = "the last reductions";
+  EXPECT_CLASS(MPI_Barrier(MPI_COMM_WORLD), MPIX_ERR_PROC_FAILED);
+  for (int i = 0; i < 3; ++i) {
+    int one = 1, sum = 0;
+    if (rank == 0) usleep(100000);
+    EXPECT_OK(MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, living));
+    if (rank == 0) EXPECT_EQ(sum, size - num_victims);
+  }
+  survive_at = "MPI_Finalize";
+  if (rank == 0 && num_failures == 0) printf("as expected\n");
+  MPI_Finalize();
+  return num_failures != 0;
+}
+
 int main(int argc, char** argv) {
   survive_begin(&argc, &argv);
   const char* what = argc > 1 ? argv[1] : "p2p";
@@ -213,6 +230,7 @@ int main(int argc, char** argv) {
     agree_late(living);
   } else {
     if (is_victim[rank]) die();
+    if (strcmp(what, "leave") == 0) return leave(living);
     if (strcmp(what, "p2p") == 0) p2p(first_victim);
     if (strcmp(what, "any") == 0) any(first_victim, living);
     if (strcmp(what, "agree") == 0) know_the_dead(MPI_COMM_WORLD), agree();

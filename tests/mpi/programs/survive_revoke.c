@@ -49,6 +49,8 @@ static void check_revoked(MPI_Comm comm) {
   EXPECT_CLASS(MPI_Send(&value, 1, MPI_INT, 0, 1, comm), expected);
   EXPECT_CLASS(MPI_Ssend(&value, 1, MPI_INT, rank, 1, comm), expected);
   EXPECT_CLASS(MPI_Isend(&value, 1, MPI_INT, rank, 1, comm, &request), expected);
+  EXPECT(request == MPI_REQUEST_NULL);
+  EXPECT_CLASS(MPI_Send(&value, 1, MPI_INT, MPI_PROC_NULL, 1, comm), expected);
   EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, 0, 1, comm, &status), expected);
   EXPECT_CLASS(MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, &status), expected);
   EXPECT_CLASS(MPI_Iprobe(MPI_ANY_SOURCE, 1, comm, &flag, &status), expected);

@@ -11,6 +11,7 @@
 #include "base/settings.hpp"
 #include "job/rendezvous_link.hpp"
 #include "launcher/agent_wire.hpp"
+#include "launcher/environment.hpp"
 #include "launcher/local_host.hpp"
 
 namespace weft::weftrun {
@@ -139,7 +140,7 @@ Status Agent::start(std::string_view body) {
             fmt::format("cannot go to the folder {}: {}", assignment.folder, strerror(errno))};
   // Where a setting is wrong the ranks say so.
   if (Settings settings; Settings::from_environment(environ, settings))
-    link_.set_silence(settings.ms(Setting::peer_timeout_ms));
+    link_.set_silence(silence_ms(settings, assignment.environment, assignment.programs));
   Status status = visit(assignment);
   if (!status) return status;
   return host_->start(assignment);

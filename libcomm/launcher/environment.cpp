@@ -38,4 +38,20 @@ std::vector<std::pair<std::string, std::string>> portable_environment(char* cons
   return portable;
 }
 
+int silence_ms(const Settings& settings,
+               const std::vector<std::pair<std::string, std::string>>& environment,
+               const std::vector<Program>& programs) {
+  const auto with = [](Settings changed, const auto& variables) {
+    for (const auto& [name, value] : variables)
+      if (name == "WEFT_PEER_TIMEOUT_MS")
+        if (!changed.set("PEER_TIMEOUT_MS", value)) break;
+    return changed;
+  };
+  const Settings for_all = with(settings, environment);
+  int longest = programs.empty() ? for_all.ms(Setting::peer_timeout_ms) : 0;
+  for (const Program& program : programs)
+    longest = std::max(longest, with(for_all, program.environment).ms(Setting::peer_timeout_ms));
+  return longest;
+}
+
 }  // namespace weft::weftrun

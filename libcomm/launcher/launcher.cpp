@@ -209,10 +209,7 @@ Status Launcher::listen() {
     launch_ = options_.launch.empty() ? settings.text(Setting::launch) : options_.launch;
     answer_at_ns_ = now_ns() + settings.ns(Setting::start_timeout_ms);
     // What the ranks are told counts for the connections between the hosts, too.
-    for (const auto& [name, value] : options_.environment)
-      if (name == "WEFT_PEER_TIMEOUT_MS")
-        if (status = settings.set("PEER_TIMEOUT_MS", value); !status) return status;
-    server.silence_ms = settings.ms(Setting::peer_timeout_ms);
+    server.silence_ms = silence_ms(settings, options_.environment, options_.programs);
     if (!options_.address.empty()) {
       address_ = address_of(options_.address);
       if (address_.empty())

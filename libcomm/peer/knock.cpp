@@ -20,6 +20,8 @@ void Knock::begin(fabric::Bytes listener, std::uint64_t now_ns) noexcept {
   sockaddr_storage address{};
   if (socket_ || listener.empty() || listener.size() > sizeof address) return;
   std::memcpy(&address, listener.data(), listener.size());
+  // The bytes are the peer's.
+  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) return;
   // Without a descriptor nobody is asked, and silence decides.
   socket_ = Descriptor(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) return;

@@ -16,7 +16,7 @@ enum { most = 300000 };
 static int rank, size, until;
 static double last_good;
 
-static void fail(const char *what, int round) {
+static void fail(const char* what, int round) {
   printf("rank %d, round %d: %s\n", rank, round, what);
   fflush(stdout);
   MPI_Abort(MPI_COMM_WORLD, 1);
@@ -30,7 +30,7 @@ static void must(int code) {
   printf("%s after %.1f: %s\n", until ? "error" : "failed", MPI_Wtime() - last_good, text);
   fflush(stdout);
   if (!until) MPI_Abort(MPI_COMM_WORLD, 1);
-  sleep(4);  /* the others are to find the same, and not this end */
+  sleep(4); /* the others are to find the same, and not this end */
   exit(3);
 }
 
@@ -38,7 +38,7 @@ static unsigned char byte_of(int from, int round, int i) {
   return (unsigned char)(from * 31 + round * 7 + i * 13 + i / 251);
 }
 
-static void pass_on(unsigned char *out, unsigned char *in, int round) {
+static void pass_on(unsigned char* out, unsigned char* in, int round) {
   static const int lengths[] = {8, 0, 300, 5000, 70000, 16369, most};
   const int length = lengths[round % 7];
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -62,7 +62,7 @@ static void add_up(int round) {
     if (sum[i] != (long)size * (size - 1) / 2 * (i + 1) + (long)size * round) fail("a sum", round);
 }
 
-static void put(MPI_Win win, const long *memory, int round) {
+static void put(MPI_Win win, const long* memory, int round) {
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   const long value = (long)rank << 32 | round, one = 1;
   long got = 0, count = -1;
@@ -79,10 +79,10 @@ static void put(MPI_Win win, const long *memory, int round) {
   must(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const double seconds = argc > 1 ? atof(argv[1]) : 1;
   unsigned char *out = malloc(most), *in = malloc(most);
-  long *memory = NULL;
+  long* memory = NULL;
   MPI_Win win;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -423,10 +423,12 @@ void RemoteLanes::tick() {
       case ReliableLink::Due::nothing:
         break;
       case ReliableLink::Due::ended:
-        if (is_alive(peer.rank))
-          note_process_end(peer);
-        else
+        if (!is_alive(peer.rank)) {
           note_break_of_left(peer, kMostRefusals);
+          break;
+        }
+        note_never_answered(peer);  // the route may lead to another host
+        note_process_end(peer);
         break;
       case ReliableLink::Due::gone:
         if (lacks_descriptors(peer)) {
@@ -435,11 +437,7 @@ void RemoteLanes::tick() {
         }
         // Requests that need the peer end as if it had died, with its name alone. A foreign process
         // without messages from here has simply left.
-        if (!peer.answered && !is_leaving_ &&
-            (peer.rank < job_.size() || peer.sends() || !peer.under_way.empty()))
-          log_line(LogLevel::warn, job_.rank(),
-                   "{}: {} has never answered {} over {}: has it ended, or is a port closed?",
-                   name(), job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
+        note_never_answered(peer);
         life(peer.rank).loss.store(Loss::unreachable, std::memory_order_relaxed);
         lose(peer, fmt::format("has been unreachable for {}", text_of_time(timeout_ns_)).c_str(),
              LogLevel::warn);
@@ -494,6 +492,15 @@ void RemoteLanes::note_end(int rank, PeerState state) {
   // release: the peer's writes before; pairs with the acquire in state(), and in num_ends().
   life(rank).state.store(state, std::memory_order_release);
   num_ends_.fetch_add(1, std::memory_order_release);
+}
+
+void RemoteLanes::note_never_answered(const RankPeer& peer) {
+  if (peer.answered || is_leaving_ ||
+      (peer.rank >= job_.size() && !peer.sends() && peer.under_way.empty()))
+    return;
+  log_line(LogLevel::warn, job_.rank(),
+           "{}: {} has never answered {} over {}: has it ended, or is a port closed?", name(),
+           job_.describe(peer.rank), job_.describe(job_.rank()), way_text(peer));
 }
 
 void RemoteLanes::note_process_end(RankPeer& peer) {

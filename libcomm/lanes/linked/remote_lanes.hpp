@@ -184,6 +184,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
   bool lacks_descriptors(const RankPeer& peer);
+  void note_never_answered(const RankPeer& peer);
   void note_process_end(RankPeer& peer);
   void lose(RankPeer& peer, const char* why, LogLevel level = LogLevel::info);
   void watch(RankPeer& peer);

@@ -51,6 +51,8 @@ Status run(Team& team, Collective collective, const Plan& plan, const Buffers& b
   }
   // After an error no step begins, but started messages must complete.
   for (; waited < steps.size(); ++waited) finish(waited);
+  // A member that cannot make the shared segment, as another has died, sends other messages.
+  if (!status && team.is_broken()) status = Code::peer_lost;
   if (status == Code::peer_lost) team.give_up();
   return status;
 }

@@ -1,6 +1,7 @@
 // meet serve NUM | connect FILE: the server publishes a port and serves NUM jobs that connect to
 // it, one after the other, whatever becomes of them; a client looks the port up, connects, writes
 // FILE and waits for an answer to each message until there is none.
+#include <mpi-ext.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* A rank of an MPI program that does a little of everything, for tests/shortage/run. Errors are
  * returned; the rank says in one line how that ended. */
+#include <mpi-ext.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -291,10 +291,10 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
                 tally.add(phase, name, 'passed')
             for why in why_skipped(record):
                 tally.add(phase, f'part of {name}', 'skipped', why)
-        elif record['result'] == 'SKIP':
+        elif record['result'] == 'SKIP' and name not in failed:
             tally.add(phase, name, 'skipped', '; '.join(why_skipped(record)))
         else:
-            tally.add(phase, name, 'failed', record['result'].lower())
+            tally.add(phase, name, 'failed', failed.get(name, record['result'].lower()))
 
 
 def fuzz(tally, folder, options):
@@ -354,6 +354,8 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
     for name, record in records.items():
         if name in failed and record['outcome'] == 'passed':
             tally.add_unsteady(phase, name_of(name), failed[name])
+        elif name in failed:
+            tally.add(phase, name_of(name), 'failed', failed[name])
         else:
             tally.add(phase, name_of(name), record['outcome'], record['why'])
     return status

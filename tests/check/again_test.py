@@ -18,6 +18,7 @@ patterns = [b for a, b in zip(sys.argv[2:], sys.argv[3:]) if a == '--filter']
 names = [name for name in sys.argv[1].split(',') if not patterns or any(re.search(p, name) for p in patterns)]
 again = any(pattern.startswith('^') for pattern in patterns)
 records = [{'name': name, 'outcome': 'failed' if name.startswith('bad') or name.startswith('slow') and not again
+            else 'skipped' if name.startswith('late') and again else 'failed' if name.startswith('late')
             else 'passed', 'why': 'its reason'} for name in names]
 json.dump(records, open(options['--json'], 'w'))
 '''
@@ -34,9 +35,9 @@ def run(names, name_of=lambda name: name):
     return tally
 
 
-tally = run(['good-1', 'slow-2', 'bad-3'])
-assert tally.passed == 2
-assert tally.failed == ['release: bad-3 (its reason)'], tally.failed
+tally = run(['good-1', 'slow-2', 'bad-3', 'late-4'])
+assert tally.passed == 2 and not tally.skipped
+assert tally.failed == ['release: bad-3 (its reason)', 'release: late-4 (its reason)'], tally.failed
 assert tally.unsteady == ['release: slow-2 (its reason)'], tally.unsteady
 # So many failures are not the machine's.
 tally = run([f'slow-{number}' for number in range(check.MOST_AGAIN + 1)])

@@ -38,9 +38,15 @@ bool wait_for_readers(ShmTeam& team, int owner) {
 Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, std::size_t bytes) {
   const int peer = 1 - team.rank();
   team.begin();
-  if (!expose(team, sends ? send : receive)) return Code::peer_lost;
+  if (!sends) team.open_to_writer();
+  // The user gets the memory back only once nobody writes it any more.
+  const auto lost = [&]() -> Status {
+    if (!sends) team.close_to_writer(peer);
+    return Code::peer_lost;
+  };
+  if (!expose(team, sends ? send : receive)) return lost();
   team.ring(peer);
-  if (!team.wait_for(peer)) return Code::peer_lost;
+  if (!team.wait_for(peer)) return lost();
   team.note_all_arrived();
   const std::size_t half = bytes / 2 / kLine * kLine;
   const std::uint64_t theirs = exposed(team, peer);
@@ -49,7 +55,7 @@ Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, 
   const Code code = copied ? Code::ok : copy_failure();
   team.end();
   team.ring(peer);
-  if (!team.wait_until_done(peer)) return Code::peer_lost;
+  if (!team.wait_until_done(peer)) return lost();
   return code;
 }
 

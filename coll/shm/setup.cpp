@@ -111,6 +111,12 @@ bool write_outside(void* object, int member, const void* from, std::uint64_t to,
       [pid](iovec* here, iovec* there) { return process_vm_writev(pid, here, 1, there, 1, 0); });
 }
 
+bool lives_outside(void* object, int member) {
+  Team& team = *static_cast<Team*>(object);
+  team.engine().check_for_lost();
+  return team.engine().is_alive(team.world(member));
+}
+
 }  // namespace
 
 ShmTeam* Team::make_shm() {
@@ -174,7 +180,7 @@ ShmTeam* Team::make_shm() {
   shm_ = &segment->team.emplace(
       memory.data(), rank_, size(), offer.crowded != 0, segment->tree,
       ShmTeam::Outside{
-          this, wait_outside, ring_outside, read_outside, write_outside,
+          this, wait_outside, ring_outside, read_outside, write_outside, lives_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
           kPieceBytes, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
   segment_ = std::move(segment);

@@ -20,7 +20,10 @@
 // Between members that share no cache, long data are written past the caches.
 //
 // One thread at a time, like the Team.
+#include <sched.h>
+
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,6 +55,8 @@ static_assert(sizeof(Cell) == kLine);
 struct MemberControl {
   // The last round that this member is done with. Written by the owner, with release.
   alignas(kLine) std::atomic<std::uint64_t> done;
+  // 4 * round + Writing: of the memory that this member exposes for another one to write.
+  std::atomic<std::uint64_t> writing;
   Cell cells[kNumCells];
 };
 static_assert(sizeof(MemberControl) == (1 + kNumCells) * kLine);
@@ -68,6 +73,9 @@ struct SegmentHeader {
   // Not zero: a member cannot go on, because of an event outside this team; then 2 + the world rank
   // of the lost member, or 1.
   std::atomic<std::uint32_t> given_up;
+  // Not zero: a member has ended a call in its middle, and its user has the memory back that others
+  // may be reading.
+  std::atomic<std::uint32_t> has_left_call;
 };
 
 class ShmTeam {
@@ -81,6 +89,7 @@ class ShmTeam {
     // Copies between this process and a member's private memory; false: see errno.
     bool (*read)(void* object, int member, void* to, std::uint64_t from, std::size_t bytes);
     bool (*write)(void* object, int member, const void* from, std::uint64_t to, std::size_t bytes);
+    bool (*lives)(void* object, int member);
     // Blocks of at least this size are copied that way, straight between the users' buffers.
     std::size_t direct_min_bytes;
     // The bytes of one vector that go through one round, if not crowded.
@@ -215,11 +224,41 @@ class ShmTeam {
   // costs context switches.
   std::size_t piece_bytes() const noexcept { return crowded_ ? kBankBytes : outside_.piece_bytes; }
   std::size_t direct_min_bytes() const noexcept { return outside_.direct_min_bytes; }
+  // A member that cannot go on gives its memory back to its user: what was read may be of that.
   bool read(int member, void* to, std::uint64_t from, std::size_t bytes) noexcept {
-    return outside_.read(outside_.object, member, to, from, bytes);
+    if (!outside_.read(outside_.object, member, to, from, bytes)) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // relaxed: behind the fence.
+    if (header_->has_left_call.load(std::memory_order_relaxed) == 0) return true;
+    errno = ESRCH;
+    return false;
+  }
+  // Before expose() of memory that another member may write; the end if that one does not come.
+  void open_to_writer() noexcept {
+    members_[rank_].writing.store(4 * round_ + kOpen, std::memory_order_relaxed);
+  }
+  void close_to_writer(int writer) noexcept {
+    std::atomic<std::uint64_t>& own = members_[rank_].writing;
+    std::uint64_t expected = 4 * round_ + kOpen;
+    if (own.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) return;
+    // acquire: pairs with write().
+    while (own.load(std::memory_order_acquire) == 4 * round_ + kWriting &&
+           outside_.lives(outside_.object, writer))
+      sched_yield();
   }
   bool write(int member, const void* from, std::uint64_t to, std::size_t bytes) noexcept {
-    return outside_.write(outside_.object, member, from, to, bytes);
+    std::atomic<std::uint64_t>& theirs = members_[member].writing;
+    std::uint64_t expected = 4 * round_ + kOpen;
+    if (!theirs.compare_exchange_strong(expected, 4 * round_ + kWriting,
+                                        std::memory_order_acq_rel)) {
+      errno = ESRCH;
+      return false;
+    }
+    const bool is_written = outside_.write(outside_.object, member, from, to, bytes);
+    const int error = errno;
+    theirs.store(0, std::memory_order_release);
+    errno = error;
+    return is_written;
   }
 
   template <class Done>
@@ -229,11 +268,14 @@ class ShmTeam {
       cpu_relax();
       if (done()) return true;
     }
-    return outside_.wait(outside_.object, WaitCondition(done));
+    if (outside_.wait(outside_.object, WaitCondition(done))) return true;
+    header_->has_left_call.store(1, std::memory_order_seq_cst);
+    return false;
   }
 
  private:
   static constexpr int kSpins = 2000;
+  enum Writing : std::uint64_t { kOpen = 1, kWriting = 2 };
 
   struct Use {
     std::uint64_t round = 0;

@@ -19,11 +19,17 @@ static void survive_hang(int signal) {
 }
 
 // Begins, with errors that return, and with a bound for hangs.
-static UNUSED void survive_begin(int* argc, char*** argv) {
-  begin(argc, argv);
+static UNUSED void survive_begin_level(int* argc, char*** argv, int level) {
+  int provided = -1;
+  MPI_Init_thread(argc, argv, level, &provided);
+  learn_place();
+  EXPECT(provided >= level);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   signal(SIGALRM, survive_hang);
   alarm(kLimitSeconds);
+}
+static UNUSED void survive_begin(int* argc, char*** argv) {
+  survive_begin_level(argc, argv, MPI_THREAD_SINGLE);
 }
 
 static UNUSED void die(void) {

@@ -86,7 +86,7 @@ inline void Core::complete(Request& request, Code code) noexcept {
   request.phase = kIdle;
   // release: results before the flag; pairs with is_complete(). The caller may free it from here
   // on.
-  request.complete.store(true, std::memory_order_release);
+  request.complete.store(Request::kOver, std::memory_order_release);
   // Another thread of this process may sleep until this request is complete. It has added itself to
   // num_waiting before it armed the doorbell, and so before that fence (base/wait.hpp).
   if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));

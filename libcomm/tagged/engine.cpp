@@ -144,6 +144,9 @@ void Engine::isend(Request& request, int rank, std::uint32_t context, std::int32
   request.phase = kQueued;
   const Guard guard(impl);
   ++impl.num_begun;
+  // A thread may have found the context usable just before another one revoked it.
+  if (impl.is_exceptional && impl.is_revoked(context)) [[unlikely]]
+    return impl.complete(request, Code::peer_lost);
   Peer& peer = impl.peer(rank);
   const Code connected = impl.connect(peer);
   if (connected == Code::peer_lost) return impl.complete(request, Code::peer_lost);
@@ -443,12 +446,12 @@ std::string Engine::describe_lost(std::span<const int> ranks) const {
 }
 
 std::string Engine::describe(const Request& request) const {
+  if (!request.is_over())
+    return "it waits on; a process that may be the sender has died, which is not acknowledged";
   if (request.code == Code::peer_lost) {
     const std::string text = describe_lost({&request.peer, 1});
     return text.ends_with(')') ? text + " is lost" : text;
   }
-  if (request.code == Code::again)
-    return "it waits on; a process that may be the sender has died, which is not acknowledged";
   if (request.code == Code::truncated)
     return fmt::format("a message of {} bytes from {} does not fit into {} bytes", request.received,
                        impl_->job.describe(request.peer), request.length);

@@ -178,16 +178,15 @@ int Losses::find_lost_slow(int source, std::uint32_t context) noexcept {
     if (is_news && (news == nullptr || sender.loss < news->loss)) news = &sender;
     return true;
   });
-  // So that the next call need not check them again.
-  if (news == nullptr && known != nullptr) known->num_losses = num_losses;
+  // So that the next call need not check them again; without memory it does.
+  if (news == nullptr) (void)or_no_memory([&] { acknowledged[context].num_losses = num_losses; });
   if (news == nullptr && !is_any_left) news = last;
   return news != nullptr ? news->rank : kNobody;
 }
 
 void Losses::pause(Request& request) noexcept {
-  request.code = Code::again;
-  // release: pairs with is_complete().
-  request.complete.store(true, std::memory_order_release);
+  // release: pairs with is_complete(). `code` stays for complete(): its result is valid once over.
+  request.complete.store(Request::kPaused, std::memory_order_release);
   if (num_waiting.load(std::memory_order_relaxed) != 0) ring_doorbell(local->sleeping(0));
 }
 
@@ -198,9 +197,10 @@ void Losses::acknowledge(std::uint32_t context, std::span<const int> acknowledge
   known.num_losses = 0;
   if (find_lost(kAnySource, context) != kNobody) return;
   const auto resume = [context](Request& request) {
-    if (request.context != context || request.code != Code::again) return;
-    request.code = Code::ok;
-    request.complete.store(false, std::memory_order_relaxed);
+    // relaxed: only this lock's holder changes a request that is not over.
+    if (request.context == context &&
+        request.complete.load(std::memory_order_relaxed) == Request::kPaused)
+      request.complete.store(Request::kPending, std::memory_order_relaxed);
   };
   matcher.for_each_posted(resume);
   // Those that have matched meanwhile.

@@ -30,7 +30,8 @@ class Packer {
 
 struct Request {
   // Written last by the engine, with release; pairs with the acquire in is_complete().
-  std::atomic<bool> complete{false};
+  enum : std::uint8_t { kPending, kOver, kPaused };
+  std::atomic<std::uint8_t> complete{kPending};
   Code code = Code::ok;  // valid once complete: ok, truncated, cancelled, peer_lost, ...
   bool is_receive = false;
   bool synchronous = false;  // a send that completes only when matched
@@ -58,9 +59,9 @@ struct Request {
   std::uint64_t stream_id = 0;  // in the receiver's table
   std::uint8_t phase = 0;
 
-  bool is_complete() const noexcept { return complete.load(std::memory_order_acquire); }
+  bool is_complete() const noexcept { return complete.load(std::memory_order_acquire) != kPending; }
   // Complete for good: the engine is done with it.
-  bool is_over() const noexcept { return is_complete() && code != Code::again; }
+  bool is_over() const noexcept { return complete.load(std::memory_order_acquire) == kOver; }
 };
 
 // Memory that the engine uses until some request is complete, kept by Engine::keep().

@@ -303,6 +303,10 @@ int read_cancelled(MPI_Status* status) {
 
 int read_result(RequestObject* request, MPI_Status* status) {
   const tagged::Request& base = request->base;
+  if (!base.is_over()) [[unlikely]] {  // it pauses, or has just gone on
+    fill_empty(status);
+    return MPIX_ERR_PROC_FAILED_PENDING;
+  }
   if (status == MPI_STATUS_IGNORE && request->kind <= RequestObject::Kind::receive)
     return base.code == Code::cancelled ? MPI_SUCCESS : error_class(base.code, request->comm);
   switch (request->kind) {

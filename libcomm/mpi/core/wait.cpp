@@ -36,18 +36,18 @@ inline void wait_for(RequestObject* request) {
 // Completes a request that has failed, unless it only pauses (tagged/request.hpp).
 int finish_failed(RequestObject* request, MPI_Request* handle, MPI_Status* status) {
   // Its message may be there; nothing else polls for it in a program that only waits for this one.
-  if (request->base.code == Code::again) progress_once(context_of(*request));
+  if (!request->base.is_over()) progress_once(context_of(*request));
+  if (!request->base.is_over()) return read_result(request, status);
   if (request->base.code == Code::peer_lost) hear_of_revocations();
-  return request->base.code == Code::again ? read_result(request, status)
-                                           : finish_request(request, handle, status);
+  return finish_request(request, handle, status);
 }
 
 // Completes one request for a call that completes one. Raises its error, if any. flag: of a test,
 // cleared if the request is not complete after all.
 inline int finish_one(RequestObject* request, MPI_Request* handle, MPI_Status* status,
                       const char* function, int* flag = nullptr) {
-  if (request->base.code == Code::ok && request->kind != RequestObject::Kind::generalized)
-      [[likely]]
+  if (request->base.is_over() && request->base.code == Code::ok &&
+      request->kind != RequestObject::Kind::generalized) [[likely]]
     return finish_request(request, handle, status);
   const ErrorSite site(request);
   std::string text;
@@ -116,8 +116,8 @@ class Errors {
 inline void finish_in_array(MPI_Request* handle, RequestObject* request, MPI_Status* statuses,
                             int position, Errors& errors) {
   MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[position];
-  if (request->base.code == Code::ok && request->kind != RequestObject::Kind::generalized)
-      [[likely]] {
+  if (request->base.is_over() && request->base.code == Code::ok &&
+      request->kind != RequestObject::Kind::generalized) [[likely]] {
     finish_request(request, handle, status);
     errors.add(nullptr, position, MPI_SUCCESS);
     return;
@@ -165,6 +165,17 @@ bool all_complete(int count, const MPI_Request* handles) {
     if (!is_idle(request) && !request->is_complete()) return false;
   }
   return true;
+}
+
+// Looks for the message of a request that only pauses: nothing else polls for it in a program that
+// only asks for its state.
+void poll_for_paused(int count, const MPI_Request* handles) {
+  for (int i = 0; i < count; ++i) {
+    if (handles[i] == MPI_REQUEST_NULL) continue;
+    const RequestObject* request = find_request(handles[i]);
+    if (request->is_complete() && !request->base.is_over()) [[unlikely]]
+      return progress_once(context_of(count, handles));
+  }
 }
 
 void finish_all(int count, MPI_Request* handles, MPI_Status* statuses, Errors& errors) {
@@ -397,7 +408,7 @@ MPI_FUNCTION(Request_get_status)(MPI_Request request, int* flag, MPI_Status* sta
     fill_empty(status);
     return MPI_SUCCESS;
   }
-  if (!object->is_complete()) progress_once(context_of(*object));
+  if (!object->base.is_over()) progress_once(context_of(*object));
   *flag = object->is_complete();
   if (*flag == 0) return MPI_SUCCESS;
   const int code = read_result(object, status);
@@ -411,6 +422,7 @@ MPI_FUNCTION(Request_get_status_all)
   if (code != MPI_SUCCESS) return code;
   if (flag == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "flag is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  poll_for_paused(count, handles);
   if (!all_complete(count, handles)) progress_once(context_of(count, handles));
   *flag = all_complete(count, handles);
   if (*flag == 0) return MPI_SUCCESS;
@@ -434,6 +446,7 @@ MPI_FUNCTION(Request_get_status_any)
   if (flag == nullptr || index == nullptr)
     return raise(nullptr, MPI_ERR_ARG, __func__, "index or flag is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  poll_for_paused(count, handles);
   int found = find_complete(count, handles);
   if (found == -1) {
     progress_once(context_of(count, handles));
@@ -455,6 +468,7 @@ MPI_FUNCTION(Request_get_status_some)
   if (outcount == nullptr || (indices == nullptr && count > 0))
     return raise(nullptr, MPI_ERR_ARG, __func__, "outcount or the array of indices is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
+  poll_for_paused(count, handles);
   int found = find_complete(count, handles);
   if (found == -1) {
     progress_once(context_of(count, handles));

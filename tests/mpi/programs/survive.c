@@ -51,10 +51,35 @@ static void p2p(int victim) {
   EXPECT_EQ(flag, 0);
 }
 
+// Calls that only ask for the state see the message of a receive that pauses.
+static void ask_for_states(int next) {
+  for (int kind = 0; kind < 4; ++kind) {
+    int value = -1, flag = 0, index = -1, code;
+    MPI_Status status;
+    MPI_Request request;
+    survive_at = "MPI_Request_get_status of a receive that pauses";
+    EXPECT_OK(MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 10 + kind, MPI_COMM_WORLD, &request));
+    EXPECT_OK(MPI_Send(&kind, 1, MPI_INT, next, 10 + kind, MPI_COMM_WORLD));
+    do {
+      if (kind == 0) code = MPI_Request_get_status(request, &flag, &status);
+      if (kind == 1) code = MPI_Request_get_status_all(1, &request, &flag, &status);
+      if (kind == 2) code = MPI_Request_get_status_any(1, &request, &index, &flag, &status);
+      if (kind == 3) code = MPI_Request_get_status_some(1, &request, &flag, &index, &status);
+      EXPECT(code == MPI_SUCCESS || class_of(code) == MPIX_ERR_PROC_FAILED_PENDING ||
+             class_of(code) == MPI_ERR_IN_STATUS);
+    } while (!flag || code != MPI_SUCCESS);
+    EXPECT_OK(MPI_Wait(&request, &status));
+    EXPECT_EQ(value, kind);
+  }
+}
+
 static void any(int victim, MPI_Comm living) {
   int value = -1, flag = -1, num = -1;
   MPI_Status status;
   MPI_Request request, early;
+  int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  if (next == victim) next = (next + 1) % size;
+  if (before == victim) before = (before + size - 1) % size;
   survive_at = "receives from any source";
   EXPECT_OK(MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &early));
   int other = -1;
@@ -81,6 +106,7 @@ static void any(int victim, MPI_Comm living) {
   EXPECT_OK(MPI_Wait(&early, &status));
   EXPECT(early == MPI_REQUEST_NULL);
   EXPECT_EQ(value, rank);
+  ask_for_states(next);
   // Acknowledged, it waits for those that live.
   MPI_Group acked;
   EXPECT_OK(MPIX_Comm_failure_get_acked(MPI_COMM_WORLD, &acked));
@@ -99,9 +125,6 @@ static void any(int victim, MPI_Comm living) {
   EXPECT_OK(MPI_Test(&request, &flag, &status));
   EXPECT_EQ(flag, 0);
   EXPECT_OK(MPI_Barrier(living));
-  int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  if (next == victim) next = (next + 1) % size;
-  if (before == victim) before = (before + size - 1) % size;
   MPI_Send(&rank, 1, MPI_INT, next, 3, MPI_COMM_WORLD);
   EXPECT_OK(MPI_Wait(&request, &status));
   EXPECT_EQ(other, before);

@@ -128,6 +128,8 @@ void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t contex
                               comm.remote->members());
   else
     comm.remote_notices.reset();
+  // Before messages find it: they may come at once, in another thread.
+  ft::note_opening(comm);
   {
     const std::lock_guard lock(open_mutex);
     open_comms_of(context).push_back(comm);

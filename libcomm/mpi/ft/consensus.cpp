@@ -33,6 +33,10 @@ void Consensus::receive(int from, const Message& message) {
   if (from == rank_ || lost_.contains(from)) return;
   switch (message.kind) {
     case Message::Kind::report: {
+      if (reports_.empty()) {
+        if (message.round == last_.round) send(from, decision_message());
+        return;
+      }
       Report& known = reports_[static_cast<std::size_t>(from)];
       if (message.round > known.round)
         known = {message.round, message.contribution, message.failed, message.decision};

@@ -62,6 +62,8 @@ class Consensus {
   void start(const Contribution& contribution);
   // For what other members have sent; what does not make sense is ignored.
   void receive(int from, const Message& message);
+  // No round begins any more: from now on only questions about the last one are answered.
+  void end() noexcept { std::vector<Report>().swap(reports_); }
   // A member has died. Nothing of it counts any more but what it reported.
   void lose(int member);
 

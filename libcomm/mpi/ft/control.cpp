@@ -34,7 +34,7 @@ namespace {
 constexpr std::int32_t kTag = -1;
 // Agreements of freed communicators, and messages for communicators that are not there yet. Both
 // are there for moments, and the oldest go first.
-constexpr std::size_t kMostFreed = 1024, kMostEarly = 4096;
+constexpr std::size_t kMostFreed = 1024, kMostEarly = 4096, kMostEarlyBytes = 64 << 20;
 
 void send(int to, std::string bytes) {
   if (to == engine->rank() || !engine->is_alive(to)) return;
@@ -67,11 +67,13 @@ struct Control {
   void flush(Agreements& one);
   void lose_members(Agreements& one);
   std::shared_ptr<Agreements> agreements_in(const Comm& comm);
+  static void end(Agreements& one) noexcept { one.consensus_.end(); }
 
   std::mutex mutex;
   std::unordered_map<std::uint32_t, std::shared_ptr<Agreements>> agreements;  // by context
   std::deque<std::uint32_t> freed;  // contexts of `agreements` whose communicators are freed
   std::deque<Early> early;
+  std::size_t num_early_bytes = 0;
   std::unique_ptr<Incoming> incoming;
 };
 
@@ -189,8 +191,12 @@ void Control::handle(int source, std::string&& bytes, Found& found) {
   Comm* comm = retain_open(head.context);
   if (comm == nullptr) {
     // This process has not finished making it.
+    num_early_bytes += bytes.size();
     early.push_back({source, head.context, std::move(bytes)});
-    if (early.size() > kMostEarly) early.pop_front();
+    while (early.size() > kMostEarly || num_early_bytes > kMostEarlyBytes) {
+      num_early_bytes -= early.front().bytes.size();
+      early.pop_front();
+    }
     return;
   }
   const bool is_member = comm->group->rank_of(source) != MPI_UNDEFINED ||
@@ -276,21 +282,26 @@ void close_control() noexcept {
   control->agreements.clear();
   control->freed.clear();
   control->early.clear();
+  control->num_early_bytes = 0;
   control->incoming.reset();
+}
+
+void note_opening(const Comm& comm) noexcept {
+  const std::lock_guard lock(control->mutex);
+  if (control->agreements.erase(comm.context) != 0) std::erase(control->freed, comm.context);
 }
 
 void note_open(Comm& comm) noexcept {
   Control::Found found;
   (void)or_no_memory([&] {
     const std::lock_guard lock(control->mutex);
-    // Those of an earlier communicator with this context.
-    if (control->agreements.erase(comm.context) != 0) std::erase(control->freed, comm.context);
     const auto first =
         std::stable_partition(control->early.begin(), control->early.end(),
                               [&comm](const auto& each) { return each.context != comm.context; });
     std::deque<Control::Early> mine(std::make_move_iterator(first),
                                     std::make_move_iterator(control->early.end()));
     control->early.erase(first, control->early.end());
+    for (const auto& one : mine) control->num_early_bytes -= one.bytes.size();
     for (auto& [source, context, bytes] : mine) control->handle(source, std::move(bytes), found);
   });
   (void)or_no_memory([&] { found.conclude(); });
@@ -301,6 +312,7 @@ void note_end(const Comm& comm) noexcept {
     const std::lock_guard lock(control->mutex);
     const auto known = control->agreements.find(comm.context);
     if (known == control->agreements.end()) return;
+    Control::end(*known->second);
     control->freed.push_back(comm.context);
     if (control->freed.size() <= kMostFreed) return;
     control->agreements.erase(control->freed.front());

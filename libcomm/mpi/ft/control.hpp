@@ -64,7 +64,9 @@ void revoke(Comm& comm, bool forwards);
 // For the start and the end of the library.
 void open_control();
 void close_control() noexcept;
-// For a communicator that has its context, and for one that ends.
+// For a communicator that has its context, before and after others can find it by that, and for
+// one that ends.
+void note_opening(const Comm& comm) noexcept;
 void note_open(Comm& comm) noexcept;
 void note_end(const Comm& comm) noexcept;
 

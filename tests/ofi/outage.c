@@ -4,6 +4,7 @@
  *                    says "ready" once they run, and "as expected" at the end.
  *   outage until     the same until an error, which every rank says, with the seconds since the
  *                    last good round: "error after N: TEXT". Exit status 3.
+ *   outage parent    the same, by processes that have started a program: "child PID".
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -32,6 +33,16 @@ static void must(int code) {
   if (!until) MPI_Abort(MPI_COMM_WORLD, 1);
   sleep(4); /* the others are to find the same, and not this end */
   exit(3);
+}
+
+static void start_child(void) {
+  const pid_t child = fork();
+  if (child == 0) {
+    execlp("sleep", "sleep", "120", NULL);
+    _exit(1);
+  }
+  printf("child %d\n", (int)child);
+  fflush(stdout);
 }
 
 static unsigned char byte_of(int from, int round, int i) {
@@ -87,12 +98,14 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  until = argc > 1 && strcmp(argv[1], "until") == 0;
+  const int is_parent = argc > 1 && strcmp(argv[1], "parent") == 0;
+  until = is_parent || (argc > 1 && strcmp(argv[1], "until") == 0);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   must(MPI_Win_allocate(2 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
                         &win));
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   memory[0] = memory[1] = 0;
+  if (is_parent) start_child();
   must(MPI_Barrier(MPI_COMM_WORLD));
   const double begin = MPI_Wtime();
   for (int round = 0, go_on = 1; go_on; ++round) {

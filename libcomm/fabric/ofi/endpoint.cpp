@@ -1,12 +1,16 @@
 #include "fabric/ofi/endpoint.hpp"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <rdma/fi_errno.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -180,6 +184,29 @@ Status Endpoint::open_objects() {
   return {};
 }
 
+namespace {
+
+// A program that this process starts must not keep the listener at this address: whoever asks there
+// after the end of this process is to be refused. libfabric leaves its descriptors to programs.
+void close_on_exec(const std::string& address) noexcept {
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    const int fd = atoi(entry->d_name);  // "." and "..": 0, which does not listen
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
+    sockaddr_storage own{};
+    length = sizeof own;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+        length <= address.size() && std::memcmp(&own, address.data(), length) == 0)
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  closedir(folder);
+}
+
+}  // namespace
+
 Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   int error = fi_endpoint(domain_, info_, &ep, nullptr);
   if (error != 0) return failed("fi_endpoint", error);
@@ -197,6 +224,7 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   address.resize(length);
   error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
+  close_on_exec(address);
   return {};
 }
 

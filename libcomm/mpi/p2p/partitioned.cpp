@@ -149,6 +149,7 @@ class PartitionedSend final : public Partitioned {
     return true;
   }
   bool advance(Code& code) override {
+    if (!is_ended_ && is_revoked(comm_)) close();
     if (num_ready_.load(std::memory_order_acquire) < partitions_) return false;
     if (peer_ != MPI_PROC_NULL) end_if_revoked(messages_.get(), partitions_);
     for (; peer_ != MPI_PROC_NULL && first_pending_ < partitions_; ++first_pending_) {
@@ -161,6 +162,16 @@ class PartitionedSend final : public Partitioned {
   }
 
  private:
+  // Partitions that are not ready are never sent.
+  void close() {
+    for (std::size_t i = 0; i < partitions_; ++i) {
+      if (ready_[i].exchange(true, std::memory_order_relaxed)) continue;
+      messages_[i].complete.store(tagged::Request::kOver, std::memory_order_relaxed);
+      code_ = Code::peer_lost;
+      num_ready_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
   HeaderMessage message_{};
   tagged::Request header_request_;
   bool opened_ = false;  // the header was sent
@@ -341,6 +352,7 @@ int ready(MPI_Request handle, int first, int last, const char* function) {
   PartitionedSend* send = nullptr;
   if (const int code = find(handle, first, last, request, send, function); code != MPI_SUCCESS)
     return code;
+  if (is_revoked(*request->comm)) return raise(request->comm, MPIX_ERR_REVOKED, function);
   if (!request->active)
     return raise(request->comm, MPI_ERR_REQUEST, function, "the request was not started");
   for (int i = first; i <= last; ++i)

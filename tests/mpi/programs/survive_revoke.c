@@ -1,12 +1,30 @@
 // survive_revoke WHAT: rank 0 revokes a communicator while the others are blocked on it.
 //   WHAT   recv, any, probe, ssend, barrier, allreduce, wait (a nonblocking receive), icoll (a
-//          nonblocking collective), test (of a receive), idup, dies (rank 0 dies at once after),
-//          misuse (what wrong calls get)
+//          nonblocking collective), test (of a receive), idup, partitioned (a send of which a part
+//          is not ready), dies (rank 0 dies at once after), misuse (what wrong calls get)
 #include <time.h>
 
 #include "survive.h"
 
 static char data[1 << 20];
+
+// A send one of whose partitions is not ready.
+static int send_partitioned(int to, MPI_Comm comm) {
+  MPI_Request request;
+  int code = MPI_Psend_init(data, 4, 1000, MPI_BYTE, to, 1, comm, MPI_INFO_NULL, &request);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Start(&request);
+  if (code == MPI_SUCCESS) {
+    for (int i = 0; i < 3; ++i) {
+      const int made_ready = MPI_Pready(i, request);
+      if (made_ready != MPI_SUCCESS) EXPECT_CLASS(made_ready, MPIX_ERR_REVOKED);
+    }
+    code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    EXPECT_CLASS(MPI_Pready(3, request), MPIX_ERR_REVOKED);
+  }
+  EXPECT_OK(MPI_Request_free(&request));
+  return code;
+}
 
 // Blocks until the revocation. Returns the error.
 static int block(const char* what, MPI_Comm comm) {
@@ -21,6 +39,7 @@ static int block(const char* what, MPI_Comm comm) {
     return MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, &status);
   if (strcmp(what, "probe") == 0) return MPI_Probe(other, 1, comm, &status);
   if (strcmp(what, "ssend") == 0) return MPI_Ssend(data, sizeof data, MPI_BYTE, other, 1, comm);
+  if (strcmp(what, "partitioned") == 0) return send_partitioned(other, comm);
   if (strcmp(what, "barrier") == 0) return MPI_Barrier(comm);
   if (strcmp(what, "allreduce") == 0) return MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);
   MPI_Comm copy;

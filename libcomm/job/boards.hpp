@@ -29,6 +29,11 @@ inline constexpr const char* kNameServerVariable = "WEFT_NAME_SERVER";
 
 std::unique_ptr<Board> make_alone_board();
 
+// A rank that loses another one, after WEFT_PEER_TIMEOUT_MS, says so by way of its launcher, and
+// then leaves; so the connections of the job to its server and launcher may be silent for longer by
+// this.
+inline constexpr int kBeyondPeersMs = 10'000;
+
 struct RendezvousParameters {
   int rank = 0;
   int size = 1;
@@ -37,7 +42,7 @@ struct RendezvousParameters {
   std::string key;
   bool server_is_launcher = false;
   Party party = Party::mpi;
-  int silence_ms = 60'000;      // how long the server's machine may be silent
+  int silence_ms = 70'000;      // how long the server's machine may be silent
   int close_timeout_ms = 5000;  // how long rank 0, as server, waits for the others' goodbye
 };
 

@@ -339,7 +339,7 @@ TEST_CASE("ranks of other hosts hear that nobody reads their output any more") {
 }
 
 TEST_CASE("a host that falls silent is lost, on both sides") {
-  Process run(weftrun({"--hosts", "h1,h4", "--env", "WEFT_PEER_TIMEOUT_MS=8000"},
+  Process run(weftrun({"--hosts", "h1,h4", "--env", "WEFT_PEER_TIMEOUT_MS=2000"},
                       shell("echo $WEFT_RANK $$; exec sleep 1000")));
   REQUIRE(run.wait_for_lines(2));
   const auto lines = sorted_lines(run.out());

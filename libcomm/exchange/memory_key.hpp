@@ -1,6 +1,5 @@
 #pragma once
 // MemoryKey: what a RemoteMemory's opaque key holds. Any thread.
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -19,7 +19,8 @@
 //   ask       from the coordinator: abort your call, and report.
 //   decision  from the coordinator: the lost ranks, which defines the next view; the call that
 //             fails; the result of the call before it.
-// A rank in a call receives them while it waits; a rank that computes, in its next call.
+// A rank in a call receives them while it waits; so does one that waits for messages of an
+// exchange, which may come only after this (answer()); a rank that computes, in its next call.
 //
 // The protocol, in a member that aborts its call in view v:
 //   1. It waits until no message of the call is in flight any more, so that its buffers stay
@@ -32,6 +33,8 @@
 //      it; call F + 1, which no rank can have finished, fails on every rank, with the names of the
 //      lost. The coordinator sends the decision to all members of view v + 1, and enters it.
 //   4. A rank that receives the decision enters view v + 1. It keeps the decision.
+// A rank in no call does steps 2 and 3, too, once it knows that others do: it has finished the call
+// that they abort, or aborts its next one. It enters the next view in that.
 //
 // When a rank is lost, by step:
 //   before it reports         the coordinator detects it, and waits for one report less;
@@ -61,8 +64,10 @@
 // without a loss, since the calls themselves show which rank has finished what. There a tree
 // gathers and broadcasts, in log n steps; here one rank does, in n messages, as losses are rare.
 // There a process answers for past agreements whenever it is in MPI; here in its next collective
-// call: until then the others wait, as for any call of all ranks.
+// call, or while it waits: until then the others wait, as for any call of all ranks.
 #include "exchange/agreement.hpp"
+
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -162,6 +167,7 @@ Status Agreement::complete(std::span<std::byte> result, Status status) {
   if (fails_ != call && status.code() == Code::peer_lost) recover();
   if (fails_ == call) {
     keep({});
+    lost_ = lost_by_decision_;
     return {Code::peer_lost, name(lost_)};
   }
   if (status.code() == Code::peer_lost) {
@@ -186,46 +192,87 @@ void Agreement::recover() {
   for (;;) {
     const std::uint32_t num_lost = engine_.num_lost();
     read();
-    if (next_ != nullptr) return install(*std::exchange(next_, nullptr));
-    const auto is_out = [this](int rank) {
-      return rank != engine_.rank() && !engine_.is_alive(rank);
-    };
-    const int coordinator = *std::ranges::find_if_not(members_, is_out);
-    if (coordinator == engine_.rank()) {
-      const auto has_reported = [&](int rank) {
-        return rank == engine_.rank() || reports_.contains(rank) || is_out(rank);
-      };
-      if (std::ranges::all_of(members_, has_reported)) return decide();
-      if (!std::exchange(asked_, true)) {
-        const Message ask{AgreementKind::ask, view_, 0, lost_members(), {}};
-        for (const int rank : members_)
-          if (rank != engine_.rank() && !is_out(rank)) send(rank, ask);
-      }
-    } else if (std::exchange(reported_to_, coordinator) != coordinator) {
-      if (view_ > 0) send_decision(coordinator);
-      send(coordinator, {AgreementKind::report, view_, finished_, lost_members(), value_});
-    }
+    if (advance()) break;
     engine_.wait_until(
         [&] { return engine_.num_unexpected() != num_read_ || engine_.num_lost() != num_lost; });
   }
-}
-
-void Agreement::decide() {
-  Message decision{AgreementKind::decision, view_ + 1, finished_, lost_members(), value_};
-  for (auto& [rank, report] : reports_) {
-    if (report.finished <= decision.call || !engine_.is_alive(rank)) continue;
-    decision.call = report.finished;
-    decision.value = report.value;
-  }
-  ++decision.call;
-  for (const int rank : members_)
-    if (rank != engine_.rank() && !std::ranges::count(decision.lost, rank)) send(rank, decision);
   // After the return this rank may compute for long, and send nothing meanwhile.
   engine_.wait_until([this] {
     return std::ranges::all_of(sending_,
                                [](const auto& sending) { return sending->request.is_complete(); });
   });
-  install(decision);
+  install(*std::exchange(next_, nullptr));
+}
+
+// What can be done now. True: there is a decision.
+bool Agreement::advance() {
+  if (next_ != nullptr) return true;
+  const auto is_out = [this](int rank) {
+    return rank != engine_.rank() && !engine_.is_alive(rank);
+  };
+  const int coordinator = *std::ranges::find_if_not(members_, is_out);
+  if (coordinator == engine_.rank()) {
+    const auto has_reported = [&](int rank) {
+      return rank == engine_.rank() || reports_.contains(rank) || is_out(rank);
+    };
+    if (std::ranges::all_of(members_, has_reported)) {
+      decide();
+      return true;
+    }
+    if (asked_) return false;
+    const Message ask{AgreementKind::ask, view_, 0, lost_members(), {}};
+    for (const int rank : members_)
+      if (rank != engine_.rank() && !is_out(rank)) send(rank, ask);
+    asked_ = true;
+  } else if (reported_to_ != coordinator) {
+    if (view_ > 0) send_decision(coordinator);
+    auto [finished, value] = settled();
+    send(coordinator, {AgreementKind::report, view_, finished, lost_members(), std::move(value)});
+    reported_to_ = coordinator;
+  }
+  return false;
+}
+
+Agreement::InUse::InUse(Agreement& agreement) noexcept : agreement_(agreement) {
+  while (!agreement.try_use()) sched_yield();
+}
+
+bool Agreement::is_broken() noexcept {
+  if (!try_use()) return false;  // the next time
+  const bool is = team_->is_broken();
+  in_use_.store(false, std::memory_order_release);
+  return is;
+}
+
+void Agreement::answer() noexcept {
+  engine_.progress();
+  if (!try_use()) return;
+  // Without memory it is tried again.
+  (void)or_no_memory([this] {
+    if (is_raised()) (void)advance();
+  });
+  in_use_.store(false, std::memory_order_release);
+}
+
+// A call that will fail by the last decision counts as finished.
+Agreement::Report Agreement::settled() const {
+  if (fails_next()) return {fails_, {}};
+  return {finished_, value_};
+}
+
+void Agreement::decide() {
+  auto [finished, value] = settled();
+  auto decision = std::make_unique<Message>(
+      Message{AgreementKind::decision, view_ + 1, finished, lost_members(), std::move(value)});
+  for (auto& [rank, report] : reports_) {
+    if (report.finished <= decision->call || !engine_.is_alive(rank)) continue;
+    decision->call = report.finished;
+    decision->value = report.value;
+  }
+  ++decision->call;
+  for (const int rank : members_)
+    if (rank != engine_.rank() && !std::ranges::count(decision->lost, rank)) send(rank, *decision);
+  next_ = std::move(decision);
 }
 
 void Agreement::install(const Message& decision) {
@@ -233,8 +280,8 @@ void Agreement::install(const Message& decision) {
   view_ = decision.view;
   fails_ = decision.call;
   value_ = decision.value;
-  lost_ = decision.lost;
-  for (const int rank : lost_) {
+  lost_by_decision_ = decision.lost;
+  for (const int rank : lost_by_decision_) {
     note_lost(rank, rank);
     is_member_[static_cast<std::size_t>(rank)] = false;
   }
@@ -243,7 +290,8 @@ void Agreement::install(const Message& decision) {
   reported_to_ = -1;
   reports_.clear();
   num_read_ = engine_.num_unexpected() - 1;  // there may be messages of this view
-  log_line(LogLevel::info, engine_.rank(), "{}: {} ranks go on", name(lost_), members_.size());
+  log_line(LogLevel::info, engine_.rank(), "{}: {} ranks go on", name(lost_by_decision_),
+           members_.size());
   open_team();
 }
 

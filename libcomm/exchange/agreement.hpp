@@ -3,7 +3,9 @@
 // all live ranks, and the set of these. Used by the Job, and by the exchanges through it. The
 // protocol is at the head of agreement.cpp.
 //
-// Threads: one at a time, as with a coll::Team.
+// Threads: one at a time, as with a coll::Team, but for answer() and is_broken(), which any thread
+// may call that is in no run().
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,7 +39,10 @@ class Agreement final : public coll::Interrupt {
   void report_later(std::vector<int> lost) { unreported_ = std::move(lost); }
 
   // True once this rank knows that no call of these members can succeed any more.
-  bool is_broken() noexcept { return team_->is_broken(); }
+  bool is_broken() noexcept;
+  // Polls, and answers the others if they have aborted a call: this rank may be in none, and wait
+  // for what they do after it.
+  void answer() noexcept;
 
   // Runs `call(team)` on all members, in the same order everywhere; no rank's may end before all
   // ranks' have begun. `result` is its output, the same on every rank. Returns ok; peer_lost, with
@@ -45,8 +50,9 @@ class Agreement final : public coll::Interrupt {
   // `call`. Blocks until all live ranks have called it.
   template <class Call>
   Status run(std::span<std::byte> result, Call&& call) noexcept {
+    const InUse in_use(*this);
     return or_no_memory([&]() -> Status {
-      const bool fails = fails_next() || !unreported_.empty();
+      const bool fails = fails_next() || next_ != nullptr || !unreported_.empty();
       Status status = fails ? Status(Code::peer_lost) : call(*team_);
       // A result too long to be kept is complete everywhere before any rank continues.
       if (status.ok() && result.size() > kKeptBytes) status = coll::barrier(*team_);
@@ -68,6 +74,19 @@ class Agreement final : public coll::Interrupt {
  private:
   static constexpr std::size_t kKeptBytes = 16 * 1024;
 
+  // One thread handles the messages at a time.
+  class InUse {
+   public:
+    explicit InUse(Agreement& agreement) noexcept;
+    ~InUse() { agreement_.in_use_.store(false, std::memory_order_release); }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    Agreement& agreement_;
+  };
+  bool try_use() noexcept { return !in_use_.exchange(true, std::memory_order_acquire); }
+
   struct Message;
   // A rank has aborted the call after the last one that it finished.
   struct Report {
@@ -86,6 +105,8 @@ class Agreement final : public coll::Interrupt {
   }
   Status complete(std::span<std::byte> result, Status status);
   void recover();
+  bool advance();
+  Report settled() const;
   void decide();
   void install(const Message& decision);
   void open_team();
@@ -100,12 +121,14 @@ class Agreement final : public coll::Interrupt {
   void send_decision(int to);
 
   tagged::Engine& engine_;
+  std::atomic<bool> in_use_{false};
   std::vector<int> members_;
   std::vector<bool> is_member_;  // by rank
   std::unique_ptr<coll::Team> team_;
   std::uint32_t view_ = 0;
-  std::uint64_t finished_ = 0;    // calls
-  std::uint64_t fails_ = 0;       // the call that the last decision made fail
+  std::uint64_t finished_ = 0;  // calls
+  std::uint64_t fails_ = 0;     // the call that the last decision made fail
+  std::vector<int> lost_by_decision_;
   std::vector<std::byte> value_;  // the result of the last finished call, unless it was long
   std::vector<int> lost_;         // see lost()
   std::vector<int> unreported_;
@@ -120,7 +143,7 @@ class Agreement final : public coll::Interrupt {
   std::size_t num_received_ = 0;     // bytes of it
   int received_from_ = -1;           // sender of the unhandled message in it; -1: none
   std::map<int, Report> reports_;    // by rank
-  std::unique_ptr<Message> next_;    // a decision for the next view
+  std::unique_ptr<Message> next_;    // the decision for the next view, which run() enters
   std::deque<std::unique_ptr<Sending>> sending_;
 };
 

@@ -61,7 +61,7 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
   auto& sleeping = impl_.local.sleeping(thread_);
   if (armed_ == 0) {
     impl_.engine.check_for_lost();
-    impl_.engine.progress();
+    impl_.job.agreement->answer();
     armed_ = arm_doorbell(sleeping);  // the caller checks once more before the sleep
     return;
   }

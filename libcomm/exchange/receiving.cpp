@@ -298,7 +298,10 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
   }
   accept(thread);
   if (has_remote) job.poll_remote();
-  if (++thread.num_idle % kIdlePerCheck == 0) engine.check_for_lost();
+  if (++thread.num_idle % kIdlePerCheck == 0) {
+    engine.check_for_lost();
+    job.agreement->answer();
+  }
   return false;
 }
 

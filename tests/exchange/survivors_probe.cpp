@@ -118,6 +118,8 @@ class Rank {
     int num = 0;
     for (int rank = 0; rank < job_.size(); ++rank) {
       if (text.find(" rank " + std::to_string(rank) + " (") == std::string::npos) continue;
+      if (!members_.contains(rank) || std::ranges::count(plan_.victims, rank) != 1)
+        std::fprintf(stderr, "rank %d, step %d: %s\n", job_.rank(), step_, text.c_str());
       REQUIRE(members_.erase(rank) == 1);
       REQUIRE(std::ranges::count(plan_.victims, rank) == 1);
       REQUIRE(!job_.is_alive(rank));

@@ -230,6 +230,8 @@ class ShmTeam {
     std::atomic_thread_fence(std::memory_order_acquire);
     // relaxed: behind the fence.
     if (header_->has_left_call.load(std::memory_order_relaxed) == 0) return true;
+    // That member may know of a loss or a revocation before this one does, whose error names it.
+    (void)wait([] { return false; });
     errno = ESRCH;
     return false;
   }

@@ -1,6 +1,8 @@
 #pragma once
 // Factories of boards, one for each kind of job start. Members::open chooses among them; tests call
 // them directly. Each factory blocks at most timeout_ms.
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -30,9 +32,11 @@ inline constexpr const char* kNameServerVariable = "WEFT_NAME_SERVER";
 std::unique_ptr<Board> make_alone_board();
 
 // A rank that loses another one, after WEFT_PEER_TIMEOUT_MS, says so by way of its launcher, and
-// then leaves; so the connections of the job to its server and launcher may be silent for longer by
-// this.
-inline constexpr int kBeyondPeersMs = 10'000;
+// then leaves; so the connections of the job to its server and launcher may be silent 10 s longer.
+constexpr int silence_beyond(int peer_timeout_ms) noexcept {
+  constexpr int kBeyondMs = 10'000, kMost = std::numeric_limits<int>::max() - kBeyondMs;
+  return std::min(peer_timeout_ms, kMost) + kBeyondMs;
+}
 
 struct RendezvousParameters {
   int rank = 0;

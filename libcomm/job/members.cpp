@@ -147,7 +147,7 @@ Status make_board(const Settings& settings, Party party, std::unique_ptr<Board>&
   if (status) {
     parameters.party = party;
     parameters.close_timeout_ms = static_cast<int>(settings.patience_ns() / 1'000'000);
-    parameters.silence_ms = settings.ms(Setting::peer_timeout_ms) + kBeyondPeersMs;
+    parameters.silence_ms = silence_beyond(settings.ms(Setting::peer_timeout_ms));
     return make_rendezvous_board(parameters, settings.ms(Setting::start_timeout_ms), board);
   }
   if (status.code() != Code::not_found) return status;

@@ -53,7 +53,7 @@ int silence_ms(const Settings& settings,
   int longest = programs.empty() ? for_all.ms(Setting::peer_timeout_ms) : 0;
   for (const Program& program : programs)
     longest = std::max(longest, with(for_all, program.environment).ms(Setting::peer_timeout_ms));
-  return longest + kBeyondPeersMs;
+  return silence_beyond(longest);
 }
 
 }  // namespace weft::weftrun

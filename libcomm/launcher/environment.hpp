@@ -14,8 +14,8 @@ namespace weft::weftrun {
 // ...
 std::vector<std::pair<std::string, std::string>> portable_environment(char* const* environment);
 
-// How long another host of the job may be silent: the longest WEFT_PEER_TIMEOUT_MS of its programs,
-// and kBeyondPeersMs, in which ranks say whom they have lost.
+// How long another host of the job may be silent: silence_beyond() the longest WEFT_PEER_TIMEOUT_MS
+// of its programs.
 // `settings` has that of this process, `environment` is for all programs, and counts before it. The
 // ranks report a value that is wrong.
 int silence_ms(const Settings& settings,

@@ -30,14 +30,15 @@ class Packer {
 
 struct Request {
   // Written last by the engine, with release; pairs with the acquire in is_complete().
+  // kPaused: see stays_posted.
   enum : std::uint8_t { kPending, kOver, kPaused };
   std::atomic<std::uint8_t> complete{kPending};
   Code code = Code::ok;  // valid once complete: ok, truncated, cancelled, peer_lost, ...
   bool is_receive = false;
   bool synchronous = false;  // a send that completes only when matched
   // Set by the caller, once: a receive from any source survives losses. While one is not
-  // acknowledged (engine.hpp, "Losses") it counts as complete, with `again`, but it stays posted:
-  // it still ends with the message that it matches, and otherwise waits on after the
+  // acknowledged (engine.hpp, "Losses") it pauses: it counts as complete, but it stays posted: it
+  // still ends with the message that it matches, and otherwise waits on after the
   // acknowledgement.
   bool stays_posted = false;
   int peer = 0;          // world rank of the other side; a receive's actual source once complete

@@ -74,8 +74,6 @@ int error_class_of_failure(Code code) noexcept {
   switch (code) {
     case Code::ok:
       return MPI_SUCCESS;
-    case Code::again:  // of a receive from any source (tagged/request.hpp)
-      return MPIX_ERR_PROC_FAILED_PENDING;
     case Code::bad_argument:
       return MPI_ERR_ARG;
     case Code::no_memory:
@@ -87,6 +85,7 @@ int error_class_of_failure(Code code) noexcept {
       return MPIX_ERR_PROC_FAILED;
     case Code::unsupported:
       return MPI_ERR_UNSUPPORTED_OPERATION;
+    case Code::again:
     case Code::internal:
     case Code::corrupt:
       return MPI_ERR_INTERN;

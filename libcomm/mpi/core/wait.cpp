@@ -50,6 +50,7 @@ inline int finish_one(RequestObject* request, MPI_Request* handle, MPI_Status* s
       request->kind != RequestObject::Kind::generalized) [[likely]]
     return finish_request(request, handle, status);
   const ErrorSite site(request);
+  if (!request->base.is_over()) progress_once(context_of(*request));
   std::string text;
   if (request->kind <= RequestObject::Kind::receive) text = engine->describe(request->base);
   const int code = finish_failed(request, handle, status);
@@ -145,16 +146,20 @@ std::uint32_t context_of(int count, const MPI_Request* handles) {
   return one;
 }
 
-// Returns the index of an array's first complete request; -1: none yet, -2: none is active.
+// Returns the index of an array's first complete request, one that only pauses if there is no
+// other; -1: none yet, -2: none is active.
 int find_complete(int count, const MPI_Request* handles) {
   bool any_active = false;
+  int paused = -1;
   for (int i = 0; i < count; ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
     const RequestObject* request = find_request(handles[i]);
     if (is_idle(request)) continue;
-    if (request->is_complete()) return i;
+    if (request->base.is_over()) return i;
+    if (request->is_complete() && paused < 0) paused = i;
     any_active = true;
   }
+  if (paused >= 0) return paused;
   return any_active ? -1 : -2;
 }
 
@@ -356,19 +361,22 @@ MPI_FUNCTION(Waitsome)
   if (outcount == nullptr || (indices == nullptr && count > 0))
     return raise(nullptr, MPI_ERR_ARG, __func__, "outcount or the array of indices is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
-  int found = find_complete(count, handles);
-  if (found == -1) {
-    wait_progressing(
-        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
-        context_of(count, handles));
+  for (;;) {
+    int found = find_complete(count, handles);
+    if (found == -1) {
+      wait_progressing(
+          [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
+          context_of(count, handles));
+    }
+    if (found == -2) {
+      *outcount = MPI_UNDEFINED;
+      return MPI_SUCCESS;
+    }
+    Errors errors(statuses, __func__);
+    *outcount = finish_some(count, handles, indices, statuses, errors);
+    // None: one that paused has gone on meanwhile.
+    if (*outcount != 0) return errors.conclude();
   }
-  if (found == -2) {
-    *outcount = MPI_UNDEFINED;
-    return MPI_SUCCESS;
-  }
-  Errors errors(statuses, __func__);
-  *outcount = finish_some(count, handles, indices, statuses, errors);
-  return errors.conclude();
 }
 
 MPI_FUNCTION(Testsome)

@@ -3,8 +3,10 @@
  * (MPIX_), which do the same. docs/use/fault-tolerance.md explains its use.
  *
  * A process that dies is told by errors of class MPIX_ERR_PROC_FAILED, by the error handler of the
- * communicator. Unless a function says otherwise it returns MPI_SUCCESS, MPI_ERR_COMM for what is
- * no communicator, MPI_ERR_ARG for a null pointer, or MPI_ERR_NO_MEM, and any thread may call it.
+ * communicator, window or file. Unless a function says otherwise it returns MPI_SUCCESS,
+ * MPI_ERR_COMM, MPI_ERR_WIN or MPI_ERR_FILE for what is no communicator, window or file,
+ * MPI_ERR_ARG for a null pointer or a negative number, or MPI_ERR_NO_MEM, and any thread may call
+ * it.
  */
 #ifndef MPI_EXT_H_INCLUDED
 #define MPI_EXT_H_INCLUDED
@@ -29,7 +31,7 @@ extern "C" {
 /* A nonblocking receive from any source waits on, but a process that may be its sender has died,
  * which the user has not acknowledged. The request stays active. */
 #define MPIX_ERR_PROC_FAILED_PENDING 16002
-/* The communicator is revoked. */
+/* The communicator, window or file is revoked. */
 #define MPIX_ERR_REVOKED 16003
 #define MPI_ERR_PROC_FAILED MPIX_ERR_PROC_FAILED
 #define MPI_ERR_PROC_FAILED_PENDING MPIX_ERR_PROC_FAILED_PENDING
@@ -64,6 +66,22 @@ int MPI_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
 int MPI_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
 int MPI_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
 
+/* The same for windows. A revoked window has no epochs any more: every wait, and all operations and
+ * requests under way, end at every member with MPIX_ERR_REVOKED (what they wrote or read is
+ * undefined), and so do all later calls but local queries, MPI_Win_free, which waits for nobody
+ * then, and the functions of this header. The revocation of a communicator revokes no windows. */
+int MPI_Win_revoke(MPI_Win win);
+int MPI_Win_is_revoked(MPI_Win win, int* flag);
+int MPI_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
+int MPI_Win_ack_failed(MPI_Win win, int num_to_ack, int* num_acked);
+/* The same for files: collective calls and the shared pointer's end with MPIX_ERR_REVOKED, and all
+ * later ones but local queries, MPI_File_close, which waits for nobody then, and the functions of
+ * this header. What a member reads or writes by itself may end in order. */
+int MPI_File_revoke(MPI_File fh);
+int MPI_File_is_revoked(MPI_File fh, int* flag);
+int MPI_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
+int MPI_File_ack_failed(MPI_File fh, int num_to_ack, int* num_acked);
+
 int MPIX_Comm_revoke(MPI_Comm comm);
 int MPIX_Comm_is_revoked(MPI_Comm comm, int* flag);
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* failedgrp);
@@ -72,6 +90,14 @@ int MPIX_Comm_agree(MPI_Comm comm, int* flag);
 int MPIX_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
 int MPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
+int MPIX_Win_revoke(MPI_Win win);
+int MPIX_Win_is_revoked(MPI_Win win, int* flag);
+int MPIX_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
+int MPIX_Win_ack_failed(MPI_Win win, int num_to_ack, int* num_acked);
+int MPIX_File_revoke(MPI_File fh);
+int MPIX_File_is_revoked(MPI_File fh, int* flag);
+int MPIX_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
+int MPIX_File_ack_failed(MPI_File fh, int num_to_ack, int* num_acked);
 
 /* The names for tools. */
 int PMPI_Comm_revoke(MPI_Comm comm);
@@ -82,6 +108,14 @@ int PMPI_Comm_agree(MPI_Comm comm, int* flag);
 int PMPI_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
 int PMPI_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
 int PMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
+int PMPI_Win_revoke(MPI_Win win);
+int PMPI_Win_is_revoked(MPI_Win win, int* flag);
+int PMPI_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
+int PMPI_Win_ack_failed(MPI_Win win, int num_to_ack, int* num_acked);
+int PMPI_File_revoke(MPI_File fh);
+int PMPI_File_is_revoked(MPI_File fh, int* flag);
+int PMPI_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
+int PMPI_File_ack_failed(MPI_File fh, int num_to_ack, int* num_acked);
 int PMPIX_Comm_revoke(MPI_Comm comm);
 int PMPIX_Comm_is_revoked(MPI_Comm comm, int* flag);
 int PMPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* failedgrp);
@@ -92,6 +126,14 @@ int PMPIX_Comm_agree(MPI_Comm comm, int* flag);
 int PMPIX_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
 int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
 int PMPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
+int PMPIX_Win_revoke(MPI_Win win);
+int PMPIX_Win_is_revoked(MPI_Win win, int* flag);
+int PMPIX_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
+int PMPIX_Win_ack_failed(MPI_Win win, int num_to_ack, int* num_acked);
+int PMPIX_File_revoke(MPI_File fh);
+int PMPIX_File_is_revoked(MPI_File fh, int* flag);
+int PMPIX_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
+int PMPIX_File_ack_failed(MPI_File fh, int num_to_ack, int* num_acked);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,7 @@ namespace weft::mpi {
 
 struct Session;
 struct Topology;
+struct Window;
 
 struct Comm {
   const int* peers = nullptr;        // world ranks behind the ranks in send and receive calls
@@ -48,8 +49,12 @@ struct Comm {
   std::atomic<int> uses{1};  // the handle and pending requests
   // Relaxed: collectives do not go their usual way, between two groups or after a revocation.
   std::atomic<bool> is_special{false};
-  std::atomic<bool> is_revoked{false};      // relaxed (mpi/ft/revoke.cpp)
-  int num_acknowledged = 0;                 // of its failed members, in order; under `mutex`
+  std::atomic<bool> is_revoked{false};  // relaxed (mpi/ft/revoke.cpp)
+  int num_acknowledged = 0;             // of its failed members, in order; under `mutex`
+  // The window that has it for its own messages, and is revoked by it; under `mutex`.
+  Window* window = nullptr;
+  // Relaxed: that window, or its file, is not made yet, and revocations of it wait.
+  std::atomic<bool> is_being_made{false};
   bool is_open = false;                     // in the list of those whose context is in use
   Comm *next = nullptr, *before = nullptr;  // in that list (comm.cpp)
 

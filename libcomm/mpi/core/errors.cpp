@@ -53,7 +53,7 @@ constexpr ErrorName kErrorNames[] = {
     {MPIX_ERR_PROC_FAILED, "MPIX_ERR_PROC_FAILED", "a process that is needed has failed"},
     {MPIX_ERR_PROC_FAILED_PENDING, "MPIX_ERR_PROC_FAILED_PENDING",
      "a process that may be the sender has failed, and the receive waits on"},
-    {MPIX_ERR_REVOKED, "MPIX_ERR_REVOKED", "the communicator is revoked"},
+    {MPIX_ERR_REVOKED, "MPIX_ERR_REVOKED", "the communicator, window or file is revoked"},
 };
 
 const ErrorName* find_name(int code) {

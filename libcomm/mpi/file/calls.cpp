@@ -61,6 +61,7 @@ FileError do_for_all(File& file, Given given, FileError error, Do&& act) {
     Given given;
     std::int64_t code;
   };
+  if (FileError revoked = check_revoked(file)) return revoked;
   coll::Team& team = *file.comm->team;
   std::vector<Contribution> all;
   if (const Status status = gather_from_all(team, Contribution{given, error.code}, all); !status)
@@ -241,6 +242,12 @@ ErrorHandler* default_file_errhandler() {
 
 int raise_on(File* file, int code, const char* function, std::string_view text) {
   if (!is_running()) return not_running(function);
+  // What a revocation has ended looks like a loss.
+  if (file != nullptr && file->comm != nullptr && code == MPIX_ERR_PROC_FAILED) {
+    hear_of_revocations();
+    if (is_revoked(*file->comm)) code = MPIX_ERR_REVOKED;
+  }
+  if (code == MPIX_ERR_REVOKED) text = {};
   ErrorHandler* handler;
   if (file != nullptr) {
     const std::lock_guard lock(file->mutex);
@@ -388,7 +395,8 @@ MPI_FUNCTION(File_get_size)(MPI_File fh, MPI_Offset* size) {
 MPI_FUNCTION(File_sync)(MPI_File fh) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
-  FileError error;
+  FileError error = check_revoked(*file);
+  if (error) return raise_on(file, error, __func__);
   if (is_busy(*file)) error = {MPI_ERR_OTHER, "an access is under way"};
   while (!error && (file->amode & MPI_MODE_RDONLY) == 0 && ::fsync(file->descriptor) != 0) {
     if (errno == EINVAL || errno == EROFS) break;  // a file that cannot be synchronised
@@ -433,6 +441,7 @@ MPI_FUNCTION(File_get_group)(MPI_File fh, MPI_Group* group) {
 MPI_FUNCTION(File_set_info)(MPI_File fh, MPI_Info info) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
+  if (const FileError revoked = check_revoked(*file)) return raise_on(file, revoked, __func__);
   NewHints hints;
   FileError error = or_no_memory_error([&] { return merge_hints(*file, info, hints); });
   error = agree(*file->comm->team, error);

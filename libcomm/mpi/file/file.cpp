@@ -180,6 +180,7 @@ FileError open_window(Comm& comm, Opened& opened) {
     return {error_class(status.code()),
             "the word of the shared pointer cannot be had: " + status.text()};
   file.comm = file.window->comm;
+  file.window->file = file.handle;
   {
     // Requests name the window's communicator.
     ErrorHandler* returns = find_errhandler(MPI_ERRORS_RETURN);
@@ -238,23 +239,28 @@ FileError open_file(MPI_Comm handle, const char* name, int amode, MPI_Info info,
   if (out == nullptr) error = {MPI_ERR_ARG, "fh is null"};
   error = open_descriptors(*comm->team, opened.file.get(), amode, std::move(error));
   if (!error) error = open_window(*comm, opened);
-  if (!error) *out = opened.file.release()->handle;
-  return error;
+  if (error) return error;
+  File* file = opened.file.release();
+  *out = file->handle;
+  note_made(*file->window);
+  return {};
 }
 
 FileError close_file(File& file, bool with_others) {
   wait_for_pending(file);
   FileError error;
-  if (file.split != File::Split::none) error = {MPI_ERR_OTHER, "a split collective has not ended"};
+  if (file.split != File::Split::none && !check_revoked(file))
+    error = {MPI_ERR_OTHER, "a split collective has not ended"};
   close_descriptor(file, error);
   Window* window = file.window;
   if (with_others) {
-    // Delete the file when no member has it open any more.
+    // Delete the file when no member has it open any more; nobody can be met on a revoked one.
     static_cast<void>(PMPI_Win_unlock_all(window->handle));
-    if (file.size() > 1 && (file.amode & MPI_MODE_DELETE_ON_CLOSE) != 0)
-      if (const Status status = insist([&] { return coll::barrier(*file.comm->team); });
-          !status && !error)
-        error = error_of(status);
+    if (file.size() > 1 && (file.amode & MPI_MODE_DELETE_ON_CLOSE) != 0 && !check_revoked(file))
+      if (const Status status = insist([&] { return coll::barrier(*file.comm->team); }); !status) {
+        hear_of_revocations();
+        if (!error && !check_revoked(file)) error = error_of(status);
+      }
   }
   unlink_if_wanted(file, error);
   files->erase(file.handle);
@@ -400,7 +406,7 @@ MPI_FUNCTION(File_close)(MPI_File* fh) {
     return raise_on(static_cast<File*>(nullptr), MPI_ERR_ARG, __func__, "fh is null");
   File* file = find_file(*fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
-  if (file->split != File::Split::none)
+  if (file->split != File::Split::none && !check_revoked(*file))
     return raise_on(file, MPI_ERR_OTHER, __func__, "a split collective has not ended");
   const FileError error = close_file(*file, true);
   file->comm = nullptr;

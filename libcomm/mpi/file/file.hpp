@@ -170,6 +170,11 @@ ErrorHandler* default_file_errhandler();
 // Resets it to MPI_ERRORS_RETURN, the initial one.
 void reset_default_file_errhandler();
 
+// What a call on a revoked file ends with; no error on any other.
+inline FileError check_revoked(const File& file) {
+  return is_revoked(*file.comm) ? FileError{MPIX_ERR_REVOKED, {}} : FileError();
+}
+
 // Converts errno of an action tried with a file.
 FileError error_of_errno(int number, std::string_view tried, std::string_view name);
 // Converts the status of a collective call of the library's own.

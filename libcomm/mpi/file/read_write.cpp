@@ -141,6 +141,7 @@ FileError read_write(File& file, const Call& call, Together together, MPI_Status
 int block(const Call& call, Together together, MPI_Status* status) {
   File* file = find_file(call.fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, call.function);
+  if (const FileError revoked = check_revoked(*file)) return raise_on(file, revoked, call.function);
   const FileError error = read_write(*file, call, together, status);
   return error ? raise_on(file, error, call.function) : MPI_SUCCESS;
 }
@@ -236,6 +237,7 @@ int begin(const Call& call, MPI_Request* out) {
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, call.function);
   if (out == nullptr) return raise_on(file, MPI_ERR_ARG, call.function, "request is null");
   *out = MPI_REQUEST_NULL;
+  if (const FileError revoked = check_revoked(*file)) return raise_on(file, revoked, call.function);
   RequestPtr request(new_request(file->comm, RequestObject::Kind::operation));
   if (request == nullptr) return raise_on(file, MPI_ERR_NO_MEM, call.function);
   auto made = std::make_unique<Running>();
@@ -258,6 +260,7 @@ int split_begin(const Call& call, File::Split kind) {
   }
   if (kind == File::Split::none)
     return raise_on(file, MPI_ERR_OTHER, call.function, "a split collective has not ended");
+  if (const FileError revoked = check_revoked(*file)) return raise_on(file, revoked, call.function);
   MPI_Status status;
   fill_empty(&status);
   const FileError error = read_write(*file, call, Together::yes, &status);
@@ -271,8 +274,10 @@ int split_begin(const Call& call, File::Split kind) {
 int split_end(MPI_File fh, MPI_Status* status, File::Split kind, const char* function) {
   File* file = find_file(fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, function);
+  const FileError revoked = check_revoked(*file);
   {
     const std::lock_guard lock(file->mutex);
+    if (revoked) file->split = File::Split::none;
     if (file->split == kind) {
       file->split = File::Split::none;
       if (status != MPI_STATUS_IGNORE) {
@@ -283,6 +288,7 @@ int split_end(MPI_File fh, MPI_Status* status, File::Split kind, const char* fun
       return MPI_SUCCESS;
     }
   }
+  if (revoked) return raise_on(file, revoked, function);
   return raise_on(file, MPI_ERR_OTHER, function, "no such split collective has begun");
 }
 

@@ -12,7 +12,10 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
+#include "mpi/file/file.hpp"
 #include "mpi/ft/wire.hpp"
+#include "mpi/tools/tools.hpp"
+#include "mpi/window/window.hpp"
 
 namespace weft::mpi::ft {
 
@@ -54,7 +57,12 @@ struct Control {
   };
   // Communicators that a message was for: to be revoked, and to be released, without the mutex.
   struct Found {
-    std::vector<Comm*> revoked, others;
+    struct Revoked {
+      Comm* comm;
+      int teller;
+    };
+    std::vector<Revoked> revoked;
+    std::vector<Comm*> others;
     void conclude();
   };
 
@@ -189,6 +197,10 @@ void Control::handle(int source, std::string&& bytes, Found& found) {
   found.revoked.reserve(found.revoked.size() + 1);
   found.others.reserve(found.others.size() + 1);
   Comm* comm = retain_open(head.context);
+  if (comm != nullptr && comm->is_being_made.load(std::memory_order_relaxed)) {
+    found.others.push_back(comm);
+    comm = nullptr;
+  }
   if (comm == nullptr) {
     // This process has not finished making it.
     num_early_bytes += bytes.size();
@@ -201,13 +213,16 @@ void Control::handle(int source, std::string&& bytes, Found& found) {
   }
   const bool is_member = comm->group->rank_of(source) != MPI_UNDEFINED ||
                          comm->peer_group().rank_of(source) != MPI_UNDEFINED;
-  (revokes && is_member ? found.revoked : found.others).push_back(comm);
+  if (revokes && is_member)
+    found.revoked.push_back({comm, source});
+  else
+    found.others.push_back(comm);
   if (!revokes && is_member) handle_agreement(*agreements_in(*comm), source, bytes);
 }
 
 void Control::Found::conclude() {
-  for (Comm* comm : revoked) {
-    revoke(*comm, true);
+  for (const auto& [comm, teller] : revoked) {
+    revoke(*comm, teller);
     release(comm);
   }
   for (Comm* comm : others) release(comm);
@@ -247,7 +262,21 @@ std::shared_ptr<Agreements> agreements_of(const Comm& comm) {
   return control->agreements_in(comm);
 }
 
-void revoke(Comm& comm, bool forwards) {
+namespace {
+
+// Returns what MPI_Comm_toint, MPI_Win_toint or MPI_File_toint gives for what is revoked with this
+// communicator, whose window has no epochs from now on.
+int end_all(Comm& comm) {
+  const std::lock_guard lock(comm.mutex);
+  if (comm.window == nullptr) return CommTable::to_int(comm.handle);
+  end_epochs(*comm.window);
+  return comm.window->file != MPI_FILE_NULL ? FileTable::to_int(comm.window->file)
+                                            : WindowTable::to_int(comm.window->handle);
+}
+
+}  // namespace
+
+void revoke(Comm& comm, int teller) {
   const std::vector<int> members = members_of(comm);
   // relaxed: requests that end publish it.
   if (comm.is_revoked.exchange(true, std::memory_order_relaxed)) return;
@@ -257,22 +286,24 @@ void revoke(Comm& comm, bool forwards) {
   // groups.
   for (const std::uint32_t context : {comm.context, comm.context + 1, comm.team->context()})
     engine->revoke(context);
+  const int handle = end_all(comm);
   comm.team->interrupt();
   const auto tell = [&](std::size_t member) { send(members[member], encode_revoke(comm.context)); };
   // Who revokes tells all. Who hears of it tells all again, as that one may have died on the way;
   // in large groups those a power of two away, on both sides: what reaches one member reaches all.
   constexpr std::size_t kFew = 64;
   const std::size_t size = members.size();
-  if (!forwards || size <= kFew) {
+  if (teller == engine->rank() || size <= kFew) {
     for (std::size_t member = 0; member < size; ++member) tell(member);
-    return;
+  } else {
+    const auto self =
+        static_cast<std::size_t>(std::ranges::find(members, engine->rank()) - members.begin());
+    for (std::size_t distance = 1; distance < size; distance *= 2) {
+      tell((self + distance) % size);
+      tell((self + size - distance) % size);
+    }
   }
-  const auto self =
-      static_cast<std::size_t>(std::ranges::find(members, engine->rank()) - members.begin());
-  for (std::size_t distance = 1; distance < size; distance *= 2) {
-    tell((self + distance) % size);
-    tell((self + size - distance) % size);
-  }
+  tools::note_revoked(teller, handle);
 }
 
 void open_control() { engine->set_control(kControlContext, &run_control); }

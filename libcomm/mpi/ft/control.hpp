@@ -57,15 +57,15 @@ enum : std::uint32_t { kAgree = 1, kShrink = 2, kMeet = 3 };
 // Returns once all living members of the communicator have called it.
 void meet(const Comm& comm);
 
-// Revokes the communicator here, and tells the other members. Does nothing if it is revoked.
-// forwards: another member has told this one.
-void revoke(Comm& comm, bool forwards);
+// Revokes the communicator here, with the window or file that has it, and tells the other members.
+// Does nothing if it is revoked. teller: who has told this process, or itself.
+void revoke(Comm& comm, int teller);
 
 // For the start and the end of the library.
 void open_control();
 void close_control() noexcept;
-// For a communicator that has its context, before and after others can find it by that, and for
-// one that ends.
+// For a communicator that has its context, before and after others can find it by that (again for
+// that of a window, once this is made), and for one that ends.
 void note_opening(const Comm& comm) noexcept;
 void note_open(Comm& comm) noexcept;
 void note_end(const Comm& comm) noexcept;

@@ -1,4 +1,5 @@
-// MPI_Comm_get_failed, MPI_Comm_ack_failed and their older forms.
+// MPI_Comm_get_failed, MPI_Comm_ack_failed and their older forms, and the same for windows and
+// files, which know of their communicator's members.
 #include "mpi/ft/failures.hpp"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 
 #include "mpi/core/call.hpp"
 #include "mpi/core/session.hpp"
+#include "mpi/file/file.hpp"
+#include "mpi/window/window.hpp"
 
 namespace weft::mpi::ft {
 
@@ -41,6 +44,23 @@ int acknowledge(Comm& comm, std::size_t num) {
 
 MPI_Group group_of(const Comm& comm, const std::vector<int>& members) {
   return make_group_handle(std::make_shared<Group>(std::span<const int>(members), comm.session));
+}
+
+// The functions of an object that has a communicator. `object` is null if `code` says why.
+template <class Object>
+int get_failed(Object* object, int code, MPI_Group* failedgrp, const char* function) {
+  if (object == nullptr) return raise_on(object, code, function);
+  if (failedgrp == nullptr) return raise_on(object, MPI_ERR_ARG, function, "failedgrp is null");
+  *failedgrp = group_of(*object->comm, failed_members(*object->comm));
+  return MPI_SUCCESS;
+}
+template <class Object>
+int ack_failed(Object* object, int code, int num_to_ack, int* num_acked, const char* function) {
+  if (object == nullptr) return raise_on(object, code, function);
+  if (num_acked == nullptr) return raise_on(object, MPI_ERR_ARG, function, "num_acked is null");
+  if (num_to_ack < 0) return raise_on(object, MPI_ERR_ARG, function, "num_to_ack is negative");
+  *num_acked = acknowledge(*object->comm, static_cast<std::size_t>(num_to_ack));
+  return MPI_SUCCESS;
 }
 
 }  // namespace
@@ -82,3 +102,23 @@ MPIX_FUNCTION(Comm_failure_get_acked)(MPI_Comm comm, MPI_Group* failedgrp) {
   *failedgrp = ft::group_of(*object, ft::acknowledged_members(*object));
   return MPI_SUCCESS;
 }
+
+MPI_FUNCTION(Win_get_failed)(MPI_Win win, MPI_Group* failedgrp) {
+  return ft::get_failed(find_window(win), MPI_ERR_WIN, failedgrp, __func__);
+}
+MPIX_ALIAS(Win_get_failed)
+
+MPI_FUNCTION(Win_ack_failed)(MPI_Win win, int num_to_ack, int* num_acked) {
+  return ft::ack_failed(find_window(win), MPI_ERR_WIN, num_to_ack, num_acked, __func__);
+}
+MPIX_ALIAS(Win_ack_failed)
+
+MPI_FUNCTION(File_get_failed)(MPI_File fh, MPI_Group* failedgrp) {
+  return ft::get_failed(find_file(fh), MPI_ERR_FILE, failedgrp, __func__);
+}
+MPIX_ALIAS(File_get_failed)
+
+MPI_FUNCTION(File_ack_failed)(MPI_File fh, int num_to_ack, int* num_acked) {
+  return ft::ack_failed(find_file(fh), MPI_ERR_FILE, num_to_ack, num_acked, __func__);
+}
+MPIX_ALIAS(File_ack_failed)

@@ -1,7 +1,8 @@
-// Events: a peer is lost, too much of a peer waits unmatched, memory is shared. They are raised
-// where they happen, in the middle of the library; a callback that was registered as safe for that
-// is called at once, any other at the next call of a function of the interface. Until then up to
-// kMostWaiting events of a registration are kept; further ones are dropped and counted.
+// Events: a peer is lost, too much of a peer waits unmatched, memory is shared, a communicator is
+// revoked. They are raised where they happen, in the middle of the library; a callback that was
+// registered as safe for that is called at once, any other at the next call of a function of the
+// interface. Until then up to kMostWaiting events of a registration are kept; further ones are
+// dropped and counted.
 #include <time.h>
 
 #include <array>
@@ -38,7 +39,7 @@ struct EventRow {
   static std::size_t offset(std::size_t element) noexcept { return element * sizeof(MPI_Count); }
 };
 
-enum EventIndex : int { kPeerLost, kUnexpectedBound, kMemoryShared };
+enum EventIndex : int { kPeerLost, kUnexpectedBound, kMemoryShared, kRevoked };
 constexpr EventRow kEvents[] = {
     {"peer_lost",
      "a process was lost: it died, or was unreachable for too long",
@@ -50,7 +51,13 @@ constexpr EventRow kEvents[] = {
     {"memory_shared",
      "memory was registered for other processes: a window's, or that of a long message to another "
      "host",
-     {{{"address", true}, {"bytes", true}}}}};
+     {{{"address", true}, {"bytes", true}}}},
+    {"revoked",
+     "this process has learned from a process, or decided itself, that a communicator, a window or "
+     "a "
+     "file is revoked, whose handle has this value by MPI_Comm_toint, MPI_Win_toint or "
+     "MPI_File_toint",
+     {{{"rank", false}, {"handle", false}}}}};
 constexpr int kNumEvents = static_cast<int>(std::size(kEvents));
 
 struct Data {
@@ -253,6 +260,8 @@ void note_shared(const void* address, std::size_t bytes) noexcept {
   raise_event(kMemoryShared, static_cast<MPI_Count>(reinterpret_cast<std::uintptr_t>(address)),
               static_cast<MPI_Count>(bytes));
 }
+
+void note_revoked(int teller, int handle) noexcept { raise_event(kRevoked, teller, handle); }
 
 void call_back_late() noexcept {
   if (num_waiting.load(std::memory_order_relaxed) == 0 || is_calling_back) return;

@@ -118,6 +118,8 @@ int num_pvars() noexcept;
 int num_events() noexcept;
 // Raises the event of a memory registration for other processes.
 void note_shared(const void* address, std::size_t bytes) noexcept;
+// Raises the event of a revocation that this process has heard of, or has begun: teller is itself.
+void note_revoked(int teller, int handle) noexcept;
 // Removes all registrations, at the last MPI_T_finalize.
 void clear_events() noexcept;
 void clear_pvars() noexcept;

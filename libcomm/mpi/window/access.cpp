@@ -24,6 +24,7 @@ bool may_access(Window& window, int target) {
     case Window::Access::locked:
       return window.locks.contains(target);
     case Window::Access::none:
+    case Window::Access::revoked:
       break;
   }
   return false;
@@ -102,6 +103,10 @@ int find_segments(Window& window, std::uint64_t address, TargetMemory& memory) {
   return code;
 }
 
+[[gnu::cold]] int class_without_epoch(const Window& window) noexcept {
+  return is_revoked(*window.comm) ? MPIX_ERR_REVOKED : MPI_ERR_RMA_SYNC;
+}
+
 }  // namespace
 
 int find_origin(const void* buffer, MPI_Count count, MPI_Datatype handle, Datatype*& type,
@@ -115,11 +120,11 @@ int find_origin(const void* buffer, MPI_Count count, MPI_Datatype handle, Dataty
 
 int find_target(Window& window, int target, MPI_Aint displacement, MPI_Count count,
                 MPI_Datatype handle, TargetMemory& memory) {
-  if (target == MPI_PROC_NULL) return kNothingToDo;
+  if (target == MPI_PROC_NULL) return is_revoked(*window.comm) ? MPIX_ERR_REVOKED : kNothingToDo;
   if (static_cast<unsigned>(target) >= static_cast<unsigned>(window.size())) return MPI_ERR_RANK;
   Datatype* type = nullptr;
   if (const int code = check_elements(count, handle, type); code != MPI_SUCCESS) return code;
-  if (!may_access(window, target)) return MPI_ERR_RMA_SYNC;
+  if (!may_access(window, target)) return class_without_epoch(window);
   const bool is_dynamic = window.flavor == MPI_WIN_FLAVOR_DYNAMIC;
   if (displacement < 0 && !is_dynamic) return MPI_ERR_DISP;
   memory.target = target;

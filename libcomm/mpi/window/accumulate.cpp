@@ -394,7 +394,7 @@ int accumulate(const AccumulateArguments& arguments, const char* function) {
     }
   }
   const Code done = change_target(*window, memory, element, change, in, result, bytes);
-  if (done != Code::ok) return raise_access(window, error_class(done), function);
+  if (done != Code::ok) return raise_access(window, class_of(*window, done), function);
   if (unpacked != nullptr)
     result_type->unpack(arguments.result, unpacked.get(), arguments.result_count, bytes);
   return MPI_SUCCESS;
@@ -458,7 +458,7 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
     const Code done = by_atomics(*window, target, [&] {
       with_integer(memory.bytes, [&]<class T>(T) { swap_one<T>(at, compare, origin, result); });
     });
-    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, class_of(*window, done), function);
   }
   const auto offset = static_cast<std::size_t>(memory.offset);
   if (window->by_words && memory.place == nullptr && memory.bytes <= 8 &&
@@ -473,7 +473,7 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
           return value;
         },
         word);
-    if (done != Code::ok) return raise_access(window, error_class(done), function);
+    if (done != Code::ok) return raise_access(window, class_of(*window, done), function);
     std::memcpy(result, reinterpret_cast<const std::byte*>(&word) + inside, memory.bytes);
     return MPI_SUCCESS;
   }
@@ -484,7 +484,7 @@ int compare_and_swap(const void* origin, const void* compare, void* result, MPI_
   if (done == Code::ok && std::memcmp(before, compare, memory.bytes) == 0)
     done = write_target(*window, memory, origin, memory.bytes);
   if (done == Code::ok) done = lock.release();
-  if (done != Code::ok) return raise_access(window, error_class(done), function);
+  if (done != Code::ok) return raise_access(window, class_of(*window, done), function);
   std::memcpy(result, before, memory.bytes);
   return MPI_SUCCESS;
 }
@@ -520,12 +520,12 @@ int fetch_and_op(const void* origin, void* result, MPI_Datatype handle, int targ
         change_each<T>(at, in, static_cast<std::byte*>(result), 1, change);
       });
     });
-    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, class_of(*window, done), function);
   }
   if (type->is_contiguous()) {
     const Code done = change_target(*window, memory, element, change, in,
                                     static_cast<std::byte*>(result), element.bytes);
-    return done == Code::ok ? MPI_SUCCESS : raise_access(window, error_class(done), function);
+    return done == Code::ok ? MPI_SUCCESS : raise_access(window, class_of(*window, done), function);
   }
   // A pair with a gap.
   return accumulate(

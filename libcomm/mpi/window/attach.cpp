@@ -89,10 +89,11 @@ int find_entry(Window& window, int target, std::uint64_t address, std::uint64_t 
                                          : find_remote(window, target, address, bytes, found);
     if (code == Code::ok) return MPI_SUCCESS;
     if (code == Code::not_found) return MPI_ERR_RMA_RANGE;
-    if (code != Code::again) return error_class(code);
+    if (code != Code::again) return class_of(window, code);
     // The owner is about to end its change, unless it is lost.
     progress_once();
-    if (const Code lost = check_member(window, target); lost != Code::ok) return error_class(lost);
+    if (const Code lost = check_member(window, target); lost != Code::ok)
+      return class_of(window, lost);
   }
 }
 

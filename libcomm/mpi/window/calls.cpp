@@ -63,6 +63,11 @@ int shared_query(MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* basept
 
 }  // namespace
 
+int class_of_failure(Window& window, Code code) {
+  hear_of_revocations();
+  return is_revoked(*window.comm) ? MPIX_ERR_REVOKED : error_class(code);
+}
+
 int raise_on(Window* window, int code, const char* function, std::string_view text) {
   if (window == nullptr) return raise(nullptr, code, function, text);
   ErrorHandler* handler;

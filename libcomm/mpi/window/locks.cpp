@@ -106,7 +106,7 @@ class Word {
       Code lost = Code::ok;
       const auto is_there = [this, &window, &lost, value] {
         if (std::atomic_ref(*mapped_).load(std::memory_order_acquire) == value) return true;
-        lost = check_member(window, -1);
+        lost = check_wait(window);
         return lost != Code::ok;
       };
       engine->wait_until(is_there);
@@ -116,7 +116,7 @@ class Word {
       std::uint64_t now = 0;
       if (const Code code = read(now); code != Code::ok) return code;
       if (now == value) return Code::ok;
-      if (const Code code = check_member(window, -1); code != Code::ok) return code;
+      if (const Code code = check_wait(window); code != Code::ok) return code;
       progress_once();
     }
   }
@@ -165,6 +165,16 @@ Code check_member(Window& window, int member) {
   return Code::ok;
 }
 
+Code check_wait(Window& window) {
+  return is_revoked(*window.comm) ? Code::peer_lost : check_member(window, -1);
+}
+
+Code check_target(Window& window, int target) {
+  const Code code = check_member(window, target);
+  if (window.num_checks.load(std::memory_order_relaxed) % kCallsPerScan == 0) progress_once();
+  return code;
+}
+
 Code lock_member(Window& window, int member, bool exclusive) {
   std::uint64_t ticket = 0;
   if (const Code code = Word(window, member, &WindowControl::next_ticket).add(1, ticket);
@@ -206,7 +216,7 @@ AccumulateLock::AccumulateLock(Window& window, int member)
     }
     pause.wait();
     progress_once();
-    code_ = check_member(window, -1);
+    code_ = check_wait(window);
     if (code_ != Code::ok) return;
   }
 }
@@ -224,7 +234,7 @@ Code AccumulateLock::wait_for_atomics() {
         continue;
       }
       pause.wait();
-      if (const Code code = check_member(window_, -1); code != Code::ok) return code;
+      if (const Code code = check_wait(window_); code != Code::ok) return code;
     }
   }
   return Code::ok;

@@ -18,17 +18,20 @@ constexpr std::size_t kMostThreads = 512;
 // A request for a transfer, which the window shares.
 class TransferOperation final : public Operation {
  public:
-  explicit TransferOperation(std::shared_ptr<RmaTransfer> transfer)
-      : transfer_(std::move(transfer)) {}
+  TransferOperation(std::shared_ptr<RmaTransfer> transfer, const Comm& comm)
+      : transfer_(std::move(transfer)), comm_(comm) {}
   Code start() override { return Code::ok; }
   bool advance(Code& code) override {
+    // The fabric uses the memory until it is done, also when the window is revoked.
     if (!transfer_->is_done()) return false;
     code = transfer_->finish();
+    if (is_revoked(comm_)) code = Code::peer_lost;
     return true;
   }
 
  private:
   std::shared_ptr<RmaTransfer> transfer_;
+  const Comm& comm_;  // counted by the request
 };
 
 // An operation that is complete when the call returns needs no request of its own.
@@ -51,7 +54,7 @@ int hand_over(Window& window, std::shared_ptr<RmaTransfer> transfer, MPI_Request
     *out = request->handle;
     add_operation(request.release());
   }
-  return has_many ? error_class(complete_transfers(window, transfer->target())) : MPI_SUCCESS;
+  return has_many ? class_of(window, complete_transfers(window, transfer->target())) : MPI_SUCCESS;
 }
 
 // Allocates all memory that a transfer needs, before it begins.
@@ -63,7 +66,7 @@ RequestPtr prepare(Window& window, const std::shared_ptr<RmaTransfer>& transfer,
   if (out == nullptr) return nullptr;
   RequestPtr request(new_request(window.comm, RequestObject::Kind::operation));
   if (request == nullptr) throw std::bad_alloc();
-  request->operation = std::make_unique<TransferOperation>(transfer);
+  request->operation = std::make_unique<TransferOperation>(transfer, *window.comm);
   return request;
 }
 
@@ -109,7 +112,7 @@ int put(const void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, 
       return code == MPI_SUCCESS ? code : raise_access(window, code, function);
     }
   }
-  code = error_class(write_target(*window, memory, packed, bytes));
+  code = class_of(*window, write_target(*window, memory, packed, bytes));
   if (code != MPI_SUCCESS) return raise_access(window, code, function);
   return conclude_transfer(request);
 }
@@ -155,7 +158,7 @@ int get(void* origin, MPI_Count origin_count, MPI_Datatype origin_handle, int ta
       return code == MPI_SUCCESS ? code : raise_access(window, code, function);
     }
   }
-  code = error_class(read_target(*window, memory, packed, bytes));
+  code = class_of(*window, read_target(*window, memory, packed, bytes));
   if (code != MPI_SUCCESS) return raise_access(window, code, function);
   if (staging != nullptr) type->unpack(origin, packed, origin_count, bytes);
   return conclude_transfer(request);

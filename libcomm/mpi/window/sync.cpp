@@ -17,20 +17,33 @@ constexpr std::int32_t kCompleteTag = 2;
 
 using Access = Window::Access;
 
+[[gnu::cold]] int raise_epoch(Window& window, const char* function, const char* problem) {
+  if (is_revoked(*window.comm)) return raise_on(&window, MPIX_ERR_REVOKED, function);
+  return raise_on(&window, MPI_ERR_RMA_SYNC, function, problem);
+}
+
 // Runs `change` with the window's mutex held; raises the error that it returns, if any.
 template <class Change>
 int change_epoch(Window& window, const char* function, Change&& change) {
   const char* problem = nullptr;
   {
     const OptionalLock lock(window.mutex);
-    problem = change();
+    problem = window.access == Access::revoked ? "" : change();
   }
-  return problem == nullptr ? MPI_SUCCESS : raise_on(&window, MPI_ERR_RMA_SYNC, function, problem);
+  return problem == nullptr ? MPI_SUCCESS : raise_epoch(window, function, problem);
+}
+// At the end of a call, with the mutex held; the window may have been revoked meanwhile.
+void set_access(Window& window, Access access) {
+  if (window.access != Access::revoked) window.access = access;
+}
+// For MPI_PROC_NULL.
+int do_nothing(Window& window, const char* function) {
+  return is_revoked(*window.comm) ? raise_epoch(window, function, "") : MPI_SUCCESS;
 }
 int end_epoch_call(Window& window, Code code, const char* function) {
   // Local stores before and loads after keep their order for the processes that map the memory.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return code == Code::ok ? MPI_SUCCESS : raise_on(&window, error_class(code), function);
+  return code == Code::ok ? MPI_SUCCESS : raise_on(&window, class_of(window, code), function);
 }
 
 // Finds the ranks in the window of a group's members, sorted. False: it is no subset of the
@@ -91,7 +104,7 @@ int fence(MPI_Win win, int assertion, const char* function) {
   }
   {
     const OptionalLock lock(window->mutex);
-    window->access = (assertion & MPI_MODE_NOSUCCEED) != 0 ? Access::none : Access::fenced;
+    set_access(*window, (assertion & MPI_MODE_NOSUCCEED) != 0 ? Access::none : Access::fenced);
   }
   return end_epoch_call(*window, code, function);
 }
@@ -137,9 +150,9 @@ int start(MPI_Win win, MPI_Group group, int assertion, const char* function) {
   }
   if (code == Code::ok) {
     const OptionalLock lock(window->mutex);
-    window->access = Access::started;
+    set_access(*window, Access::started);
     window->started = std::move(ranks);
-  } else {
+  } else if (!is_revoked(*window->comm)) {
     // No epoch begins; the members that have posted must not wait for its end.
     static_cast<void>(notify(*window, posted, kCompleteTag));
   }
@@ -165,7 +178,7 @@ int complete(MPI_Win win, const char* function) {
   if (code == Code::ok) code = notified;
   {
     const OptionalLock lock(window->mutex);
-    window->access = Access::none;
+    set_access(*window, Access::none);
   }
   return end_epoch_call(*window, code, function);
 }
@@ -243,7 +256,7 @@ int lock_one(MPI_Win win, int type, int rank, int assertion, const char* functio
   if (type != MPI_LOCK_SHARED && type != MPI_LOCK_EXCLUSIVE)
     return raise_on(window, MPI_ERR_LOCKTYPE, function);
   if (!has_only(assertion, MPI_MODE_NOCHECK)) return raise_on(window, MPI_ERR_ASSERT, function);
-  if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (rank == MPI_PROC_NULL) return do_nothing(*window, function);
   if (rank < 0 || rank >= window->size()) return raise_on(window, MPI_ERR_RANK, function);
   const Window::Lock wanted{type == MPI_LOCK_EXCLUSIVE, (assertion & MPI_MODE_NOCHECK) == 0};
   if (const int code = change_epoch(*window, function,
@@ -263,7 +276,7 @@ int lock_one(MPI_Win win, int type, int rank, int assertion, const char* functio
   if (code != Code::ok) {
     const OptionalLock lock(window->mutex);
     window->locks.erase(rank);
-    if (window->locks.empty()) window->access = Access::none;
+    if (window->locks.empty()) set_access(*window, Access::none);
   }
   return end_epoch_call(*window, code, function);
 }
@@ -271,7 +284,7 @@ int lock_one(MPI_Win win, int type, int rank, int assertion, const char* functio
 int unlock_one(MPI_Win win, int rank, const char* function) {
   Window* window = find_window(win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, function);
-  if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (rank == MPI_PROC_NULL) return do_nothing(*window, function);
   if (rank < 0 || rank >= window->size()) return raise_on(window, MPI_ERR_RANK, function);
   Window::Lock held;
   if (const int code =
@@ -292,7 +305,7 @@ int unlock_one(MPI_Win win, int rank, const char* function) {
   if (held.is_held)
     if (const Code ended = unlock_member(*window, rank, held.is_exclusive); code == Code::ok)
       code = ended;
-  if (code == Code::ok) code = check_member(*window, rank);
+  if (code == Code::ok) code = check_target(*window, rank);
   return end_epoch_call(*window, code, function);
 }
 
@@ -321,7 +334,7 @@ int lock_all(MPI_Win win, int assertion, const char* function) {
   {
     const OptionalLock lock(window->mutex);
     window->all_unchecked = unchecked;
-    if (code != Code::ok) window->access = Access::none;
+    if (code != Code::ok) set_access(*window, Access::none);
   }
   return end_epoch_call(*window, code, function);
 }
@@ -343,10 +356,10 @@ int unlock_all(MPI_Win win, const char* function) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (int rank = 0; !unchecked && rank < window->size(); ++rank)
     if (const Code ended = unlock_member(*window, rank, false); code == Code::ok) code = ended;
-  if (code == Code::ok) code = check_member(*window, -1);
+  if (code == Code::ok) code = check_target(*window, -1);
   {
     const OptionalLock lock(window->mutex);
-    window->access = Access::none;
+    set_access(*window, Access::none);
   }
   return end_epoch_call(*window, code, function);
 }
@@ -356,7 +369,7 @@ int flush(MPI_Win win, int target, const char* function) {
   Window* window = find_window(win);
   if (window == nullptr) [[unlikely]]
     return raise_on(nullptr, MPI_ERR_WIN, function);
-  if (target == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (target == MPI_PROC_NULL) return do_nothing(*window, function);
   if (target < -1 || target >= window->size()) return raise_on(window, MPI_ERR_RANK, function);
   if (const int code = change_epoch(*window, function,
                                     [&]() -> const char* {
@@ -371,7 +384,7 @@ int flush(MPI_Win win, int target, const char* function) {
       code != MPI_SUCCESS)
     return code;
   Code code = complete_transfers(*window, target);
-  if (code == Code::ok) code = check_member(*window, target);
+  if (code == Code::ok) code = check_target(*window, target);
   return end_epoch_call(*window, code, function);
 }
 
@@ -417,5 +430,7 @@ MPI_FUNCTION(Win_sync)(MPI_Win win) {
   Window* window = find_window(win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, __func__);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return MPI_SUCCESS;
+  // A program may wait in a loop for what another member stores.
+  static_cast<void>(check_target(*window, window->rank()));
+  return do_nothing(*window, __func__);
 }

@@ -11,6 +11,7 @@
 #include "base/shortage.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "mpi/collective/insist.hpp"
+#include "mpi/ft/control.hpp"
 #include "mpi/p2p/transfer.hpp"
 #include "mpi/tools/tools.hpp"
 #include "mpi/window/access.hpp"
@@ -257,9 +258,16 @@ void release_memory(Window& window) noexcept {
   window.host_memory = nullptr;
 }
 
+// Revocations find the window no more.
+void forget(Window& window) noexcept {
+  const std::lock_guard lock(window.comm->mutex);
+  window.comm->window = nullptr;
+}
+
 struct UnmakeWindow {
   void operator()(Window* window) const noexcept {
     if (window->handle != MPI_WIN_NULL) windows->erase(window->handle);
+    if (window->comm != nullptr) forget(*window);
     release_memory(*window);
     if (window->comm != nullptr) static_cast<void>(free_comm(window->comm));
     delete window;
@@ -350,6 +358,8 @@ Status make_window(const Wanted& wanted, Comm& parent, const Info* hints, Window
   if (Status status = wanted.is_agreed ? insist(begin) : begin(); !status) return status;
   const std::uint32_t context = offers.front().context;
   prepared.context->resolve(context);
+  prepared.comm->window = window.get();
+  prepared.comm->is_being_made.store(true, std::memory_order_relaxed);
   window->comm = open_comm(std::move(prepared.comm), parent.group, nullptr, context, context + 1);
   release(std::exchange(window->comm->errhandler, retain(default_errhandler())));
   const bool is_one_host = prepared.making->find_host();
@@ -376,21 +386,26 @@ int create_window(const Wanted& wanted, const char* function) {
                : raise_status(parent, status, function);
   if (wanted.out != nullptr) *static_cast<void**>(wanted.out) = window->base;
   *wanted.win = window->handle;
-  static_cast<void>(window.release());
+  note_made(*window.release());
   return MPI_SUCCESS;
 }
 
 // A fence's epochs need no end.
 bool is_in_epoch(Window& window) {
   const OptionalLock lock(window.mutex);
+  if (window.access == Window::Access::revoked) return false;
   return window.is_posted || window.access == Window::Access::started ||
          window.access == Window::Access::locked || window.access == Window::Access::locked_all;
 }
 
-// No member may free its memory before all are done with it.
+// No member may free its memory before all are done with it. But nobody can be met on a revoked
+// window: what others still do there ends with an error at them, or in memory that is theirs too.
 Status leave_window(Window& window) {
   const Code code = complete_transfers(window, -1);
+  if (is_revoked(*window.comm)) return {};
   Status status = insist([&] { return coll::barrier(*window.comm->team); });
+  if (!status) hear_of_revocations();
+  if (is_revoked(*window.comm)) return {};
   return status ? Status(code) : status;
 }
 
@@ -420,6 +435,16 @@ Status allocate_window(Comm& parent, std::size_t bytes, Window*& out) {
   return {};
 }
 
+void note_made(Window& window) noexcept {
+  window.comm->is_being_made.store(false, std::memory_order_relaxed);
+  ft::note_open(*window.comm);
+}
+
+void end_epochs(Window& window) noexcept {
+  const OptionalLock lock(window.mutex);
+  window.access = Window::Access::revoked;
+}
+
 Status free_window(Window* window) {
   Status status = leave_window(*window);
   WindowPtr{window}.reset();
@@ -428,6 +453,7 @@ Status free_window(Window* window) {
 
 void destroy_windows() {
   windows->for_each([](MPI_Win, Window* window) {
+    forget(*window);
     window->comm = nullptr;  // destroyed with all communicators
     WindowPtr{window}.reset();
   });

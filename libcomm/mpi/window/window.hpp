@@ -84,7 +84,8 @@ struct Window {
     MemoryName memory{};
     MemoryName control{};
   };
-  enum class Access { none, fenced, used_fence, started, locked, locked_all };
+  // revoked: for good; there are no epochs any more.
+  enum class Access { none, fenced, used_fence, started, locked, locked_all, revoked };
   struct Lock {
     bool is_exclusive = false;
     bool is_held = true;  // false: MPI_MODE_NOCHECK
@@ -115,7 +116,8 @@ struct Window {
   }
 
   MPI_Win handle = MPI_WIN_NULL;
-  Comm* comm = nullptr;  // the window's own
+  MPI_File file = MPI_FILE_NULL;  // whose shared pointer it has
+  Comm* comm = nullptr;           // the window's own
   int flavor = 0;
   bool is_direct = false;
   bool by_words = false;  // see above: the fabric's atomics on the 8 bytes around an element
@@ -167,13 +169,24 @@ void destroy_windows();
 // agreed on; all agree on the outcome. No error is raised.
 Status allocate_window(Comm& parent, std::size_t bytes, Window*& window);
 Status free_window(Window* window);
+// Called once a window is made, and the file that it is for: revocations that have come count now.
+void note_made(Window& window) noexcept;
+// Ends the epochs of a window that is revoked, for good.
+void end_epochs(Window& window) noexcept;
 
 // Does as raise(), on the window's error handler; null: without an object.
 [[nodiscard, gnu::cold]] int raise_on(Window* window, int code, const char* function,
                                       std::string_view text = {});
 
+// Returns the error class of an access or a wait that has ended with this code. A member that knows
+// of a revocation may have freed its memory: this process hears of it first.
+[[gnu::cold]] int class_of_failure(Window& window, Code code);
+inline int class_of(Window& window, Code code) {
+  return code == Code::ok ? MPI_SUCCESS : class_of_failure(window, code);
+}
+
 // Each of the following returns ok or the error that prevented it; peer_lost if a member that is
-// needed is lost. They end when that is known.
+// needed is lost, or the window revoked. They end when that is known.
 
 // Takes the ticket lock of a member. Blocks until it is held.
 Code lock_member(Window& window, int member, bool exclusive);
@@ -212,6 +225,11 @@ class AtomicChange {
 };
 // Returns peer_lost if the member is lost; -1: any member. Scans for lost processes now and then.
 Code check_member(Window& window, int member);
+// The same in a wait for any member, which a revocation ends.
+Code check_wait(Window& window);
+// The same at the end of a call that programs repeat until something happens: it polls now and
+// then, as nothing else may, for the next call to see a revocation.
+Code check_target(Window& window, int target);
 // Waits for the transfers to a target; -1: to all.
 Code complete_transfers(Window& window, int target);
 

@@ -1,11 +1,12 @@
-! The functions of mpi-ext.h by both modules: a communicator is revoked, agreed on and shrunk.
+! The functions of mpi-ext.h by both modules: a communicator is revoked, agreed on and shrunk, a window and
+! a file are revoked.
 module by_old
 contains
   subroutine check_old()
     use mpi
     use mpi_ext
     implicit none
-    integer :: comm, living, group, size, number, flag, request, ierror
+    integer :: comm, living, group, size, number, flag, request, win, ierror
     logical :: is_revoked
     call MPI_Comm_dup(MPI_COMM_WORLD, comm, ierror)
     call MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN, ierror)
@@ -37,6 +38,22 @@ contains
     if (ierror /= MPI_SUCCESS) stop 'barrier of the living'
     call MPI_Comm_free(living, ierror)
     call MPI_Comm_free(comm, ierror)
+    call MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, win, ierror)
+    call MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN, ierror)
+    call MPIX_Win_revoke(win, ierror)
+    if (ierror /= MPI_SUCCESS) stop 'Win_revoke'
+    call MPI_Win_fence(0, win, ierror)
+    if (ierror /= MPIX_ERR_REVOKED) stop 'fence'
+    call MPIX_Win_is_revoked(win, is_revoked, ierror)
+    if (ierror /= MPI_SUCCESS .or. .not. is_revoked) stop 'Win_is_revoked'
+    call PMPIX_Win_get_failed(win, group, ierror)
+    call MPI_Group_size(group, number, ierror)
+    if (number /= 0) stop 'Win_get_failed'
+    call MPI_Group_free(group, ierror)
+    call MPIX_Win_ack_failed(win, 1, number, ierror)
+    if (ierror /= MPI_SUCCESS .or. number /= 0) stop 'Win_ack_failed'
+    call MPI_Win_free(win, ierror)
+    if (ierror /= MPI_SUCCESS) stop 'Win_free'
   end subroutine
 end module
 
@@ -48,6 +65,7 @@ contains
     implicit none
     type(MPI_Comm) :: comm, living
     type(MPI_Group) :: group
+    type(MPI_File) :: file
     integer :: number, flag, ierror
     logical :: is_revoked
     call MPI_Comm_dup(MPI_COMM_WORLD, comm)
@@ -69,6 +87,21 @@ contains
     call MPI_Barrier(living)
     call MPI_Comm_free(living)
     call MPI_Comm_free(comm)
+    call MPI_File_open(MPI_COMM_WORLD, '/dev/null', MPI_MODE_RDWR, MPI_INFO_NULL, file)
+    call MPIX_File_is_revoked(file, is_revoked)
+    call MPIX_File_revoke(file)
+    call MPI_File_sync(file, ierror)
+    if (ierror /= MPIX_ERR_REVOKED) stop 'sync of mpi_f08'
+    call MPIX_File_is_revoked(file, is_revoked)
+    if (.not. is_revoked) stop 'File_is_revoked of mpi_f08'
+    call MPIX_File_get_failed(file, group)
+    call MPI_Group_size(group, number)
+    if (number /= 0) stop 'File_get_failed'
+    call MPI_Group_free(group)
+    call MPIX_File_ack_failed(file, 1, number)
+    if (number /= 0) stop 'File_ack_failed'
+    call MPI_File_close(file, ierror)
+    if (ierror /= MPI_SUCCESS) stop 'File_close'
   end subroutine
 end module
 

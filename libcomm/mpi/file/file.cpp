@@ -406,6 +406,8 @@ MPI_FUNCTION(File_close)(MPI_File* fh) {
     return raise_on(static_cast<File*>(nullptr), MPI_ERR_ARG, __func__, "fh is null");
   File* file = find_file(*fh);
   if (file == nullptr) return raise_on(file, MPI_ERR_FILE, __func__);
+  // A revoked file may be closed all the same, and this process may not have heard of it.
+  if (file->split != File::Split::none) hear_of_revocations();
   if (file->split != File::Split::none && !check_revoked(*file))
     return raise_on(file, MPI_ERR_OTHER, __func__, "a split collective has not ended");
   const FileError error = close_file(*file, true);

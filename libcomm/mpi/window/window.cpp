@@ -504,6 +504,8 @@ MPI_FUNCTION(Win_free)(MPI_Win* win) {
   if (win == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "win is null");
   Window* window = find_window(*win);
   if (window == nullptr) return raise_on(nullptr, MPI_ERR_WIN, __func__);
+  // This process may not have heard of a revocation, after which no epoch has to end.
+  if (is_in_epoch(*window)) hear_of_revocations();
   if (is_in_epoch(*window))
     return raise_on(window, MPI_ERR_RMA_SYNC, __func__, "an epoch has not ended");
   if (const int code = window->attributes.clear(window->handle); code != MPI_SUCCESS)

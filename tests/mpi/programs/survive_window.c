@@ -3,7 +3,9 @@
 //   WHAT   of windows: fence, lock, lock_all, start, wait (for the complete), test, rput, free, and
 //          calls that are repeated: flush, fetch, accumulate, sync; of files: write_all, read_all,
 //          write_ordered, read_ordered, split, set_size, file_sync, shared, close; misuse (what
-//          wrong calls get); dies (rank 1 dies with a lock, and in a collective write)
+//          wrong calls get); dies (rank 1 dies with a lock, and in a collective write); threads
+//          (the waits are another thread's, also at rank 0; alone)
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -50,11 +52,31 @@ static MPI_Group only(int member) {
   return made;
 }
 
-static void make_window(void) {
+// Of memory that it allocates, or of the program's.
+static void make_window(int is_allocated) {
+  static int words[4];
   survive_at = "the making of a window";
-  EXPECT_OK(
-      MPI_Win_allocate(sizeof(int) * 4, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
+  if (is_allocated) {
+    EXPECT_OK(
+        MPI_Win_allocate(sizeof words, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
+  } else {
+    memory = words;
+    EXPECT_OK(
+        MPI_Win_create(words, sizeof words, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  }
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+}
+
+// A lock may be had of a member that has freed the window before this one hears of its revocation.
+static int lock_until_revoked(int type, int target) {
+  int code = MPI_Win_lock(type, target, 0, win);
+  while (code == MPI_SUCCESS) code = MPI_Win_flush(target, win);
+  return code;
+}
+static int lock_all_until_revoked(void) {
+  int code = MPI_Win_lock_all(0, win);
+  while (code == MPI_SUCCESS) code = MPI_Win_flush_all(win);
+  return code;
 }
 
 // The calls of one kind, until one fails. Returns the error.
@@ -64,8 +86,8 @@ static int block_on_window(void) {
   MPI_Group first;
   survive_at = what;
   if (is("fence")) return MPI_Win_fence(0, win);
-  if (is("lock")) return MPI_Win_lock(MPI_LOCK_EXCLUSIVE, last, 0, win);
-  if (is("lock_all")) return MPI_Win_lock_all(0, win);
+  if (is("lock")) return lock_until_revoked(MPI_LOCK_EXCLUSIVE, last);
+  if (is("lock_all")) return lock_all_until_revoked();
   if (is("start") || is("wait") || is("test")) {
     first = only(0);
     if (is("start")) code = MPI_Win_start(first, 0, win);
@@ -134,22 +156,22 @@ static void check_window(void) {
   EXPECT_OK(MPI_Win_revoke(win));
 }
 
+static void revoke_soon(int round) {
+  const struct timespec while_they_block = {0, round == 2 ? 0 : 30000000};
+  nanosleep(&while_they_block, NULL);
+}
+
 // The rest still works: another window, and the communicator.
 static void use_window(void) {
   const int value = rank + 1;
   survive_use(MPI_COMM_WORLD, size);
-  make_window();
+  make_window(1);
   survive_at = "the use of another window";
   EXPECT_OK(MPI_Win_fence(0, win));
   EXPECT_OK(MPI_Put(&value, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, win));
   EXPECT_OK(MPI_Win_fence(0, win));
   EXPECT_EQ(*memory, (rank + size - 1) % size + 1);
   EXPECT_OK(MPI_Win_free(&win));
-}
-
-static void revoke_soon(int round) {
-  const struct timespec while_they_block = {0, round == 2 ? 0 : 30000000};
-  nanosleep(&while_they_block, NULL);
 }
 
 static void check_event(int handle, int before) {
@@ -161,7 +183,7 @@ static void check_event(int handle, int before) {
 static void revoke_windows(void) {
   for (int round = 0; round < 3; ++round) {
     const int before = seen.num;
-    make_window();
+    make_window(round != 1);
     // The second time everything that a fence needs is there.
     if (round == 1) EXPECT_OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     const int held = is("lock") || is("lock_all");
@@ -181,6 +203,40 @@ static void revoke_windows(void) {
     check_event(handle, before);
     use_window();
   }
+}
+
+static void* block_in_thread(void* code) {
+  const MPI_Group next = only((rank + 1) % size);
+  int* const result = code;
+  if (is("fence") && rank != 0) {
+    *result = MPI_Win_fence(0, win);
+  } else if (is("lock") && rank != 0) {
+    *result = lock_until_revoked(MPI_LOCK_SHARED, 0);
+  } else {
+    *result = MPI_Win_post(next, 0, win);
+    if (*result == MPI_SUCCESS) *result = MPI_Win_wait(win);
+  }
+  return NULL;
+}
+
+static void revoke_of_threads(void) {
+  const char* const waits[] = {"fence", "lock", "wait"};
+  for (int round = 0; round < 6; ++round) {
+    pthread_t thread;
+    int code = -1;
+    what = waits[round % 3];
+    make_window(1);
+    if (rank == 0) EXPECT_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
+    EXPECT_OK(MPI_Barrier(MPI_COMM_WORLD));
+    EXPECT_EQ(pthread_create(&thread, NULL, block_in_thread, &code), 0);
+    revoke_soon(round < 3 ? 0 : 2);
+    survive_at = "a revocation while another thread waits";
+    if (rank == 0) EXPECT_OK(MPI_Win_revoke(win));
+    pthread_join(thread, NULL);
+    EXPECT_CLASS(code, MPIX_ERR_REVOKED);
+    EXPECT_OK(MPI_Win_free(&win));
+  }
+  use_window();
 }
 
 // ---- files ----
@@ -344,7 +400,7 @@ static MPI_Comm live_on(void) {
   MPI_Comm living;
   MPI_Group dead;
   int value = rank, num = 0;
-  make_window();
+  make_window(1);
   name_file();
   open_file(MPI_MODE_DELETE_ON_CLOSE);
   if (rank == 1) EXPECT_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 2, 0, win));
@@ -388,12 +444,15 @@ static int is_of_files(void) {
 }
 
 int main(int argc, char** argv) {
-  survive_begin(&argc, &argv);
+  const int has_threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+  survive_begin_level(&argc, &argv, has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
   const MPI_T_event_registration registration = look_on();
   MPI_Comm living = MPI_COMM_WORLD;
   for (int i = 1; i < argc; ++i) {
     what = argv[i];
-    if (is("misuse"))
+    if (is("threads"))
+      revoke_of_threads();
+    else if (is("misuse"))
       misuse();
     else if (is("dies"))
       living = live_on();

@@ -643,3 +643,43 @@ TEST_CASE("a descriptor that has become something else names no memory", "[fabri
   CHECK(WEXITSTATUS(status) == 0);
   munmap(shared, sizeof(Shared));
 }
+
+TEST_CASE("memory that is left to others stays theirs", "[fabric]") {
+  auto* shared = static_cast<Shared*>(
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(shared != MAP_FAILED);
+  const pid_t user = fork();
+  if (user == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!wait_for([&] { return shared->mark.load() == 1; })) _exit(90);
+    shm::PeerRegions regions;
+    std::byte* data = nullptr;
+    Code code = Code::ok;
+    shm::PeerRegion* region = regions.use(getppid(), shared->memory, 0, 4096, data, code);
+    if (region == nullptr) _exit(91);
+    shared->mark.store(2);
+    if (!wait_for([&] { return shared->mark.load() == 3; })) _exit(92);
+    if (data[5] != std::byte{77}) _exit(93);
+    // Nobody gets it any more; who has it keeps it until it is dropped.
+    std::byte* other = nullptr;
+    if (regions.use(getppid(), shared->memory, 0, 4096, other, code) != nullptr) _exit(94);
+    if (data[5] != std::byte{77}) _exit(95);
+    regions.drop(region);
+    _exit(0);
+  }
+  {
+    shm::OwnRegions regions;
+    void* address = nullptr;
+    REQUIRE(regions.allocate(4096, address, shared->memory).ok());
+    static_cast<std::byte*>(address)[5] = std::byte{77};
+    shared->mark.store(1);
+    CHECK(wait_for([&] { return shared->mark.load() == 2; }));
+    CHECK(regions.release(address, true).ok());
+  }
+  shared->mark.store(3);
+  int status = 0;
+  REQUIRE(waitpid(user, &status, 0) == user);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  munmap(shared, sizeof(Shared));
+}

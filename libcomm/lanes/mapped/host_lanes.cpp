@@ -143,6 +143,7 @@ class ArenaLanes final : public HostLanes {
     return regions_.allocate(bytes, address, memory);
   }
   Status release(void* address) override { return regions_.release(address); }
+  Status leave_to_others(void* address) override { return regions_.release(address, true); }
   Status share(void* address, std::size_t bytes, MemoryName& memory) override {
     memory = regions_.describe(address, bytes);
     if (memory.region != 0) return {};
@@ -231,6 +232,11 @@ class ArenaLanes final : public HostLanes {
   void unmap(MappedMemory& mapped) noexcept override {
     if (mapped.data != nullptr)
       local_at(mapped.peer).regions.done(static_cast<shm::PeerRegion*>(mapped.mapping));
+    mapped = {};
+  }
+  void drop(MappedMemory& mapped) noexcept override {
+    if (mapped.data != nullptr)
+      local_at(mapped.peer).regions.drop(static_cast<shm::PeerRegion*>(mapped.mapping));
     mapped = {};
   }
 

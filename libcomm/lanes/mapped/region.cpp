@@ -107,7 +107,7 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
   return {};
 }
 
-Status OwnRegions::release(void* address) {
+Status OwnRegions::release(void* address, bool for_others) {
   const std::unique_lock lock(mutex_);
   const auto found = regions_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == regions_.end())
@@ -115,8 +115,9 @@ Status OwnRegions::release(void* address) {
   auto* header = reinterpret_cast<RegionHeader*>(found->first - kPageBytes);
   header->number.store(0, std::memory_order_release);
   // Peers may keep their mapping; the memory itself is freed at once.
-  fallocate(found->second.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes,
-            static_cast<off_t>(found->second.mapping.bytes() - kPageBytes));
+  if (!for_others)
+    fallocate(found->second.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes,
+              static_cast<off_t>(found->second.mapping.bytes() - kPageBytes));
   regions_.erase(found);
   return {};
 }
@@ -215,6 +216,13 @@ void PeerRegions::done(PeerRegion* region) noexcept {
   const std::lock_guard lock(mutex_);
   if (--region->num_users > 0) return;
   std::erase_if(released_, [region](const auto& other) { return other.get() == region; });
+}
+
+void PeerRegions::drop(PeerRegion* region) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--region->num_users > 0) return;
+  if (std::erase_if(released_, [region](const auto& other) { return other.get() == region; }) == 0)
+    std::erase_if(regions_, [region](const auto& entry) { return entry.second.get() == region; });
 }
 
 }  // namespace weft::shm

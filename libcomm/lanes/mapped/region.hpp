@@ -24,7 +24,8 @@ Status make_secret(std::uint64_t& secret);
 class OwnRegions {
  public:
   Status allocate(std::size_t bytes, void*& address, MemoryName& memory);
-  Status release(void* address);
+  // for_others: peers that have mapped it keep what it has until they drop it.
+  Status release(void* address, bool for_others = false);
   MemoryName describe(const void* address, std::size_t bytes) const noexcept;
   bool empty() const noexcept { return regions_.empty(); }
 
@@ -60,6 +61,8 @@ class PeerRegions {
   PeerRegion* use(int pid, const MemoryName& memory, std::size_t offset, std::size_t bytes,
                   std::byte*& data, Code& code) noexcept;
   void done(PeerRegion* region) noexcept;
+  // The same; without users nothing of it stays mapped.
+  void drop(PeerRegion* region) noexcept;
 
  private:
   Code open(int pid, const MemoryName& memory, std::unique_ptr<PeerRegion>& region);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/wait.hpp"
 #include "mpi/comm/group.hpp"
 #include "mpi/window/window.hpp"
 
@@ -65,6 +66,8 @@ int shared_query(MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* basept
 
 int class_of_failure(Window& window, Code code) {
   hear_of_revocations();
+  const std::uint64_t limit = now_ns() + kWordNs;
+  while (is_refusal(code) && !is_revoked(*window.comm) && now_ns() < limit) hear_of_revocations();
   return is_revoked(*window.comm) ? MPIX_ERR_REVOKED : error_class(code);
 }
 

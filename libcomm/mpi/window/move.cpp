@@ -2,6 +2,7 @@
 #include <memory>
 #include <new>
 
+#include "base/wait.hpp"
 #include "mpi/core/request.hpp"
 #include "mpi/p2p/transfer.hpp"
 #include "mpi/window/access.hpp"
@@ -25,13 +26,16 @@ class TransferOperation final : public Operation {
     // The fabric uses the memory until it is done, also when the window is revoked.
     if (!transfer_->is_done()) return false;
     code = transfer_->finish();
+    if (is_refusal(code) && limit_ns_ == 0) limit_ns_ = now_ns() + kWordNs;
+    if (is_refusal(code) && !is_revoked(comm_) && now_ns() < limit_ns_) return false;
     if (is_revoked(comm_)) code = Code::peer_lost;
     return true;
   }
 
  private:
   std::shared_ptr<RmaTransfer> transfer_;
-  const Comm& comm_;  // counted by the request
+  const Comm& comm_;            // counted by the request
+  std::uint64_t limit_ns_ = 0;  // of waiting for word of a revocation
 };
 
 // An operation that is complete when the call returns needs no request of its own.

@@ -242,8 +242,8 @@ class Making {
   bool is_one_host_ = false;
 };
 
-// Ends the window's registrations with fabrics; no process uses them any more. A registration that
-// cannot be ended for lack of memory stays until the process ends.
+// Ends the window's registrations with fabrics; no process uses them any more, or it is refused. A
+// registration that cannot be ended for lack of memory stays until the process ends.
 void release_memory(Window& window) noexcept {
   HostLanes& local = engine->fabrics().local();
   const auto try_to = [](auto&& step) { static_cast<void>(or_no_memory(step)); };
@@ -251,9 +251,13 @@ void release_memory(Window& window) noexcept {
     try_to([&window] { detach_all(window); });
   try_to([&window] { unshare_window_memory(window.own_memory); });
   try_to([&window] { unshare_window_memory(window.own_control); });
-  if (window.mapping.data != nullptr) local.unmap(window.mapping);
+  if (window.mapping.data != nullptr)
+    window.has_users ? local.drop(window.mapping) : local.unmap(window.mapping);
   if (window.allocated != nullptr)
-    try_to([&] { static_cast<void>(local.release(window.allocated)); });
+    try_to([&] {
+      static_cast<void>(window.has_users ? local.leave_to_others(window.allocated)
+                                         : local.release(window.allocated));
+    });
   window.allocated = nullptr;
   window.host_memory = nullptr;
 }
@@ -399,11 +403,14 @@ bool is_in_epoch(Window& window) {
 }
 
 // No member may free its memory before all are done with it. But nobody can be met on a revoked
-// window: what others still do there ends with an error at them, or in memory that is theirs too.
+// window, and not everybody after a loss: what others still do there ends with an error at them, or
+// in memory that stays theirs.
 Status leave_window(Window& window) {
   const Code code = complete_transfers(window, -1);
+  window.has_users = true;
   if (is_revoked(*window.comm)) return {};
   Status status = insist([&] { return coll::barrier(*window.comm->team); });
+  window.has_users = !status;
   if (!status) hear_of_revocations();
   if (is_revoked(*window.comm)) return {};
   return status ? Status(code) : status;

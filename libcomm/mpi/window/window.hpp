@@ -132,6 +132,7 @@ struct Window {
   std::size_t control_stride = 0;
 
   // Ended with the window.
+  bool has_users = false;                      // others may use the memory on
   void* allocated = nullptr;                   // by this process: the host's piece
   MappedMemory mapping;                        // else the mapping of it
   RemoteMemories own_memory{}, own_control{};  // the names of memory shared by this process
@@ -178,8 +179,16 @@ void end_epochs(Window& window) noexcept;
 [[nodiscard, gnu::cold]] int raise_on(Window* window, int code, const char* function,
                                       std::string_view text = {});
 
-// Returns the error class of an access or a wait that has ended with this code. A member that knows
-// of a revocation may have freed its memory: this process hears of it first.
+// True for what an access ends with whose target has freed its memory, in case the window is
+// revoked.
+constexpr bool is_refusal(Code code) noexcept {
+  return code == Code::bad_argument || code == Code::not_permitted;
+}
+// The time for which a process that was refused waits for word of the revocation, which is on its
+// way.
+inline constexpr std::uint64_t kWordNs = 1'000'000'000;
+// Returns the error class of an access or a wait that has ended with this code. It waits for word
+// after a refusal.
 [[gnu::cold]] int class_of_failure(Window& window, Code code);
 inline int class_of(Window& window, Code code) {
   return code == Code::ok ? MPI_SUCCESS : class_of_failure(window, code);

@@ -54,7 +54,7 @@ static MPI_Group only(int member) {
 
 // Of memory that it allocates, or of the program's.
 static void make_window(int is_allocated) {
-  static int words[4];
+  static int words[5];
   survive_at = "the making of a window";
   if (is_allocated) {
     EXPECT_OK(
@@ -67,18 +67,6 @@ static void make_window(int is_allocated) {
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
 }
 
-// A lock may be had of a member that has freed the window before this one hears of its revocation.
-static int lock_until_revoked(int type, int target) {
-  int code = MPI_Win_lock(type, target, 0, win);
-  while (code == MPI_SUCCESS) code = MPI_Win_flush(target, win);
-  return code;
-}
-static int lock_all_until_revoked(void) {
-  int code = MPI_Win_lock_all(0, win);
-  while (code == MPI_SUCCESS) code = MPI_Win_flush_all(win);
-  return code;
-}
-
 // The calls of one kind, until one fails. Returns the error.
 static int block_on_window(void) {
   int value = rank, result, flag, code = MPI_SUCCESS;
@@ -86,8 +74,8 @@ static int block_on_window(void) {
   MPI_Group first;
   survive_at = what;
   if (is("fence")) return MPI_Win_fence(0, win);
-  if (is("lock")) return lock_until_revoked(MPI_LOCK_EXCLUSIVE, last);
-  if (is("lock_all")) return lock_all_until_revoked();
+  if (is("lock")) return MPI_Win_lock(MPI_LOCK_EXCLUSIVE, last, 0, win);
+  if (is("lock_all")) return MPI_Win_lock_all(0, win);
   if (is("start") || is("wait") || is("test")) {
     first = only(0);
     if (is("start")) code = MPI_Win_start(first, 0, win);
@@ -184,6 +172,7 @@ static void revoke_windows(void) {
   for (int round = 0; round < 3; ++round) {
     const int before = seen.num;
     make_window(round != 1);
+    memory[4] = size + rank;
     // The second time everything that a fence needs is there.
     if (round == 1) EXPECT_OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     const int held = is("lock") || is("lock_all");
@@ -198,8 +187,14 @@ static void revoke_windows(void) {
     }
     if (!is("free") || rank == 0) check_window();
     survive_at = "MPI_Win_free of a revoked window";
+    // What others have is not freed with it.
+    if (rank != 0 && !is("free")) {
+      EXPECT_OK(MPI_Barrier(MPI_COMM_WORLD));
+      EXPECT_EQ(memory[4], size + rank);
+    }
     EXPECT_OK(MPI_Win_free(&win));
     EXPECT(win == MPI_WIN_NULL);
+    if (rank == 0 && !is("free")) EXPECT_OK(MPI_Barrier(MPI_COMM_WORLD));
     check_event(handle, before);
     use_window();
   }
@@ -211,7 +206,7 @@ static void* block_in_thread(void* code) {
   if (is("fence") && rank != 0) {
     *result = MPI_Win_fence(0, win);
   } else if (is("lock") && rank != 0) {
-    *result = lock_until_revoked(MPI_LOCK_SHARED, 0);
+    *result = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
   } else {
     *result = MPI_Win_post(next, 0, win);
     if (*result == MPI_SUCCESS) *result = MPI_Win_wait(win);

@@ -17,6 +17,8 @@ namespace {
 // The number of calls of check_member between two scans for lost processes, which cost a system
 // call a peer at most every 20 ms.
 constexpr unsigned kCallsPerScan = 256;
+// The number of calls of check_target between two polls, which may yield the core.
+constexpr unsigned kCallsPerPoll = 16 * kCallsPerScan;
 // Waiting for a word: a mapped word is first polled without a pause, then with the core given to
 // others in between, and then with pauses that grow, so that the holder of the word can go on.
 constexpr unsigned kSpins = 200;
@@ -149,13 +151,17 @@ void wake_waiters(Window& window, int member, std::uint64_t turn) {
   if (multi_threaded()) engine->ring(engine->rank());
 }
 
-}  // namespace
+[[gnu::cold, gnu::noinline]] void scan(bool polls) {
+  engine->check_for_lost();
+  if (polls) progress_once();
+}
 
-Code check_member(Window& window, int member) {
+inline Code check(Window& window, int member, bool polls) {
   // Not atomic as a whole: threads may lose a count.
   const unsigned number = window.num_checks.load(std::memory_order_relaxed) + 1;
   window.num_checks.store(number, std::memory_order_relaxed);
-  if (number % kCallsPerScan == 0) engine->check_for_lost();
+  if (number % kCallsPerScan == 0) [[unlikely]]
+    scan(polls && number % kCallsPerPoll == 0);
   if (engine->num_lost() == 0) return Code::ok;
   if (member >= 0) return engine->is_alive(window.world(member)) ? Code::ok : Code::peer_lost;
   // Without a list of the lost: this is called in the midst of waits, where no memory may be
@@ -165,14 +171,14 @@ Code check_member(Window& window, int member) {
   return Code::ok;
 }
 
+}  // namespace
+
+Code check_member(Window& window, int member) { return check(window, member, false); }
+
+Code check_target(Window& window, int target) { return check(window, target, true); }
+
 Code check_wait(Window& window) {
   return is_revoked(*window.comm) ? Code::peer_lost : check_member(window, -1);
-}
-
-Code check_target(Window& window, int target) {
-  const Code code = check_member(window, target);
-  if (window.num_checks.load(std::memory_order_relaxed) % kCallsPerScan == 0) progress_once();
-  return code;
 }
 
 Code lock_member(Window& window, int member, bool exclusive) {

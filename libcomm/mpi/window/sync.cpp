@@ -28,7 +28,7 @@ int change_epoch(Window& window, const char* function, Change&& change) {
   const char* problem = nullptr;
   {
     const OptionalLock lock(window.mutex);
-    problem = window.access == Access::revoked ? "" : change();
+    problem = change();
   }
   return problem == nullptr ? MPI_SUCCESS : raise_epoch(window, function, problem);
 }
@@ -192,6 +192,7 @@ int post(MPI_Win win, MPI_Group group, int assertion, const char* function) {
   auto completions = std::make_unique<tagged::Request[]>(ranks.size());
   if (const int code = change_epoch(*window, function,
                                     [&]() -> const char* {
+                                      if (window->access == Access::revoked) return "";
                                       if (window->is_posted)
                                         return "an exposure epoch has not ended";
                                       window->is_posted = true;
@@ -235,6 +236,7 @@ int wait_or_test(MPI_Win win, int* flag, bool waits, const char* function) {
   if (flag == nullptr && !waits) return raise_on(window, MPI_ERR_ARG, function, "flag is null");
   if (const int code = change_epoch(*window, function,
                                     [&]() -> const char* {
+                                      if (window->access == Access::revoked) return "";
                                       if (!window->is_posted)
                                         return "there is no epoch that MPI_Win_post has begun";
                                       return nullptr;

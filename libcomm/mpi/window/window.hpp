@@ -116,8 +116,7 @@ struct Window {
   }
 
   MPI_Win handle = MPI_WIN_NULL;
-  MPI_File file = MPI_FILE_NULL;  // whose shared pointer it has
-  Comm* comm = nullptr;           // the window's own
+  Comm* comm = nullptr;  // the window's own
   int flavor = 0;
   bool is_direct = false;
   bool by_words = false;  // see above: the fabric's atomics on the 8 bytes around an element
@@ -141,6 +140,7 @@ struct Window {
   ErrorHandler* errhandler = nullptr;
   AttributeSet attributes;
   InfoPtr info;
+  MPI_File file = MPI_FILE_NULL;  // whose shared pointer it has
   // The values of the predefined attributes, which are pointers to them.
   void* base = nullptr;
   MPI_Aint bytes = 0;

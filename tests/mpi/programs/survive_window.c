@@ -391,11 +391,27 @@ static int is_end(int code) {
   return class_of(code) == MPIX_ERR_PROC_FAILED || class_of(code) == MPIX_ERR_REVOKED;
 }
 
+// What a member has in a window stays there when another one frees it, which had a loss.
+static void free_first(MPI_Win* kept, const int* own) {
+  survive_at = "MPI_Win_free after a loss";
+  if (rank != 0) {
+    EXPECT_OK(MPI_Recv(NULL, 0, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    EXPECT_EQ(*own, size + rank);
+  }
+  EXPECT_CLASS(MPI_Win_free(kept), MPIX_ERR_PROC_FAILED);
+  for (int other = 2; rank == 0 && other < size; ++other)
+    EXPECT_OK(MPI_Send(NULL, 0, MPI_INT, other, 7, MPI_COMM_WORLD));
+}
+
 static MPI_Comm live_on(void) {
   MPI_Comm living;
   MPI_Group dead;
-  int value = rank, num = 0;
+  int value = rank, num = 0, *own;
+  MPI_Win kept;
   make_window(1);
+  EXPECT_OK(MPI_Win_allocate(sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own, &kept));
+  MPI_Win_set_errhandler(kept, MPI_ERRORS_RETURN);
+  *own = size + rank;
   name_file();
   open_file(MPI_MODE_DELETE_ON_CLOSE);
   if (rank == 1) EXPECT_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 2, 0, win));
@@ -424,6 +440,7 @@ static MPI_Comm live_on(void) {
   survive_at = "the end of what is revoked";
   EXPECT_OK(MPI_Win_free(&win));
   EXPECT_OK(MPI_File_close(&file));
+  free_first(&kept, own);
   survive_at = "MPI_Comm_shrink";
   EXPECT_OK(MPI_Comm_shrink(MPI_COMM_WORLD, &living));
   survive_use(living, size - 1);

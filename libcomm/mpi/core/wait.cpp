@@ -91,6 +91,7 @@ class Errors {
     }
     if (!failed_) {
       failed_ = true;
+      code_ = code;
       comm_ = comm;
       if (comm_ != nullptr) retain(comm_);
       if (statuses_ != MPI_STATUSES_IGNORE)
@@ -101,15 +102,17 @@ class Errors {
   int conclude() {
     if (!failed_) [[likely]]
       return MPI_SUCCESS;
-    const int code = raise(comm_, MPI_ERR_IN_STATUS, function_);
+    // The handler is called with the code that caused this (MPI 5.0, MPI_Comm_create_errhandler).
+    (void)raise(comm_, code_, function_);
     if (comm_ != nullptr) release(comm_);
-    return code;
+    return MPI_ERR_IN_STATUS;
   }
 
  private:
   MPI_Status* statuses_;
   const char* function_;
   Comm* comm_ = nullptr;
+  int code_ = MPI_SUCCESS;  // the first
   bool failed_ = false;
 };
 

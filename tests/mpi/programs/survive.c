@@ -19,6 +19,36 @@ static void know_the_dead(MPI_Comm comm) {
   }
 }
 
+static int handled;
+static void note_error(MPI_Comm* comm, int* code, ...) {
+  (void)comm;
+  MPI_Error_class(*code, &handled);
+}
+
+// Handlers get the error of the request, where the call returns MPI_ERR_IN_STATUS.
+static void handle_errors_in_status(int victim) {
+  MPI_Errhandler handler, before;
+  survive_at = "calls that return MPI_ERR_IN_STATUS";
+  EXPECT_OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before));
+  EXPECT_OK(MPI_Comm_create_errhandler(note_error, &handler));
+  EXPECT_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
+  for (int kind = 0; kind < 3; ++kind) {
+    int value = 0, flag = 0, num = 0, indices[2], code = MPI_SUCCESS;
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status statuses[2];
+    EXPECT_OK(MPI_Irecv(&value, 1, MPI_INT, victim, 1, MPI_COMM_WORLD, &requests[1]));
+    handled = MPI_SUCCESS;
+    if (kind == 0) code = MPI_Waitall(2, requests, statuses);
+    if (kind == 1) code = MPI_Waitsome(2, requests, &num, indices, statuses);
+    while (kind == 2 && code == MPI_SUCCESS) code = MPI_Testall(2, requests, &flag, statuses);
+    EXPECT_CLASS(code, MPI_ERR_IN_STATUS);
+    EXPECT_EQ(handled, MPIX_ERR_PROC_FAILED);
+  }
+  EXPECT_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, before));
+  EXPECT_OK(MPI_Errhandler_free(&handler));
+  EXPECT_OK(MPI_Errhandler_free(&before));
+}
+
 static void p2p(int victim) {
   int value = rank, flag = -1;
   survive_at = "messages with the dead";
@@ -36,6 +66,7 @@ static void p2p(int victim) {
   EXPECT(strncmp(text, "MPIX_ERR_PROC_FAILED: ", 22) == 0);
   EXPECT_OK(MPI_Error_string(MPIX_ERR_REVOKED, text, &length));
   EXPECT(strncmp(text, "MPIX_ERR_REVOKED: ", 18) == 0);
+  handle_errors_in_status(victim);
   // Who failed.
   MPI_Group dead, world;
   EXPECT_OK(MPI_Comm_get_failed(MPI_COMM_WORLD, &dead));

@@ -85,7 +85,7 @@ static void p2p(int victim) {
 // Calls that only ask for the state see the message of a receive that pauses.
 static void ask_for_states(int next) {
   for (int kind = 0; kind < 4; ++kind) {
-    int value = -1, flag = 0, index = -1, code;
+    int value = -1, flag = 0, index = -1, code = MPI_SUCCESS;
     MPI_Status status;
     MPI_Request request;
     survive_at = "MPI_Request_get_status of a receive that pauses";

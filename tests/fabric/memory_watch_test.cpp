@@ -8,9 +8,15 @@
 
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -149,6 +155,29 @@ TEST_CASE("changes of watched memory are told before they return", "[watch]") {
     CHECK(!watched(reinterpret_cast<std::byte*>(std::uintptr_t{16} << 20)));
   }
 }
+
+#ifndef __SANITIZE_ADDRESS__  // whose own memory would be watched, too
+TEST_CASE("a watch ends though its thread's own stack is watched", "[watch]") {
+  for (int round = 0; round < 20; ++round) {
+    Seen seen;
+    MemoryWatch watch(seen.lock, Seen::changed, &seen);
+    if (!watch.start()) return;
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      unsigned long begin = 0, end = 0;
+      char rights[5] = "";
+      if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, rights) == 3 &&
+          std::string_view(rights) == "rw-p")
+        ranges.emplace_back(begin, end);
+    }
+    const std::lock_guard guard(seen.lock);
+    int num_watched = 0;
+    for (const auto& [begin, end] : ranges) num_watched += watch.watch(begin, end);
+    REQUIRE(num_watched > 0);
+  }
+}
+#endif
 
 TEST_CASE("a watch that cannot be had says so, and ends", "[watch]") {
   const rlimit before = [] {

@@ -72,12 +72,8 @@ MemoryWatch::~MemoryWatch() {
     if (stop_fd_ >= 0) close(stop_fd_);
     return;
   }
-  // Threads that change watched memory from here on are neither reported nor held back: closing the
-  // descriptor removes all ranges. The thread ends first only so that it does not read from a
-  // descriptor that is another's by then.
   eventfd_write(stop_fd_, 1);
   thread_.join();
-  close(fd_);
   close(stop_fd_);
 }
 
@@ -98,7 +94,7 @@ void MemoryWatch::unwatch(std::uintptr_t begin, std::uintptr_t end) noexcept {
 void MemoryWatch::run() noexcept {
   pollfd fds[2] = {{fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   for (;;) {
-    if (::poll(fds, 2, -1) < 0 && errno != EINTR) return;
+    if (::poll(fds, 2, -1) < 0 && errno != EINTR) break;
     const std::lock_guard lock(lock_);
     uffd_msg message;
     // The thread that changes the memory continues as soon as the event is read, and then needs the
@@ -118,8 +114,12 @@ void MemoryWatch::run() noexcept {
           break;
       }
     }
-    if ((fds[1].revents & POLLIN) != 0) return;
+    if ((fds[1].revents & POLLIN) != 0) break;
   }
+  // Closing the descriptor removes all ranges: threads that change watched memory from here on are
+  // neither reported nor held back. This thread does it, as the C library gives back its stack at
+  // its end, which may be watched, and then nobody would read the event.
+  close(fd_);
 }
 
 }  // namespace weft::verbs

@@ -166,6 +166,17 @@ int find_complete(int count, const MPI_Request* handles) {
   return any_active ? -1 : -2;
 }
 
+// The same once there is one, or none is active.
+int wait_for_complete(int count, const MPI_Request* handles) {
+  int found = find_complete(count, handles);
+  if (found == -1) {
+    wait_progressing(
+        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
+        context_of(count, handles));
+  }
+  return found;
+}
+
 bool all_complete(int count, const MPI_Request* handles) {
   for (int i = 0; i < count; ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
@@ -322,12 +333,7 @@ MPI_FUNCTION(Waitany)(int count, MPI_Request* handles, int* index, MPI_Status* s
     return code;
   if (index == nullptr) return raise(nullptr, MPI_ERR_ARG, __func__, "index is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
-  int found = find_complete(count, handles);
-  if (found == -1) {
-    wait_progressing(
-        [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
-        context_of(count, handles));
-  }
+  const int found = wait_for_complete(count, handles);
   if (found == -2) {
     *index = MPI_UNDEFINED;
     fill_empty(status);
@@ -365,13 +371,7 @@ MPI_FUNCTION(Waitsome)
     return raise(nullptr, MPI_ERR_ARG, __func__, "outcount or the array of indices is null");
   if (!are_valid(count, handles)) return raise(nullptr, MPI_ERR_REQUEST, __func__);
   for (;;) {
-    int found = find_complete(count, handles);
-    if (found == -1) {
-      wait_progressing(
-          [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
-          context_of(count, handles));
-    }
-    if (found == -2) {
+    if (wait_for_complete(count, handles) == -2) {
       *outcount = MPI_UNDEFINED;
       return MPI_SUCCESS;
     }

@@ -23,7 +23,7 @@ namespace weft::stats {
 namespace {
 
 constexpr const char* kFileName = "weft-stats";
-constexpr std::uint64_t kMagic = 0x3273746174737477;  // changes with the format
+constexpr std::uint64_t kMagic = 0x3373746174737477;  // changes with the format
 constexpr std::uint32_t kNumRows = 1 << 16;
 constexpr std::size_t kNamedPast = 1024;  // peers that are gone whose rows stay
 
@@ -31,20 +31,12 @@ struct Page {
   std::uint64_t magic = kMagic;
   char name[56] = {};
   std::atomic<std::uint32_t> num_rows{0};  // so many have ever been open
+  blocked::Area blocked;
   alignas(64) Row rows[kNumRows];
 };
 
-template <std::size_t N>
-void set_text(char (&to)[N], std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::memcpy(to, text.data(), length);
-  std::memset(to + length, 0, N - length);
-}
-
-template <std::size_t N>
-std::string_view text_of(const char (&text)[N]) {
-  return {text, strnlen(text, N)};
-}
+using blocked::set_text;
+using blocked::text_of;
 
 // The page of this process. Never unmapped: lanes may end after everything else.
 class Own {
@@ -94,6 +86,7 @@ class Own {
     const std::lock_guard guard(lock_);
     if (page_ != nullptr) set_text(page_->name, name);
   }
+  Page* page() const noexcept { return page_; }
   int fd() const noexcept { return page_ == nullptr ? -1 : file_.get(); }
 
   std::array<std::uint64_t, kNumCounters> sum(std::string_view peer) {
@@ -274,6 +267,30 @@ Status read(pid_t process, std::string& text) {
   Status status = read_file(fd, process, text);
   close(fd);
   return status;
+}
+
+blocked::Area* blocked_area() noexcept {
+  try {
+    Page* page = own().page();
+    return page == nullptr ? nullptr : &page->blocked;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+std::size_t blocked_offset() noexcept { return offsetof(Page, blocked); }
+
+Status open(pid_t process, int& fd) {
+  int opened = -1;
+  if (Status status = open_file(process, opened); !status) return status;
+  std::uint64_t magic = 0;
+  if (pread(opened, &magic, sizeof magic, offsetof(Page, magic)) != sizeof magic ||
+      magic != kMagic) {
+    ::close(opened);
+    return {Code::not_found, fmt::format("process {} runs another version of Weft", process)};
+  }
+  fd = opened;
+  return {};
 }
 
 }  // namespace weft::stats

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/blocked.hpp"
 #include "weft/status.hpp"
 
 namespace weft::stats {
@@ -79,5 +80,11 @@ void print_at_exit() noexcept;
 // The counters of a process as text. not_found: there is no such process, or it does not run Weft.
 // not_permitted: it is another user's.
 Status read(pid_t process, std::string& text);
+
+// For blocked.hpp, whose records lie in the same file: this process's (null: there is no memory for
+// the file), where they are in the file, and the open file of a process; errors as of read().
+blocked::Area* blocked_area() noexcept;
+std::size_t blocked_offset() noexcept;
+Status open(pid_t process, int& fd);
 
 }  // namespace weft::stats

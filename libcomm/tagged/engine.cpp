@@ -77,6 +77,28 @@ bool Engine::is_threaded() const noexcept { return impl_->threaded; }
 void Engine::set_observer(void (*observer)(const Notice&) noexcept) noexcept {
   shared_->observer.store(observer, std::memory_order_relaxed);
 }
+void Engine::set_wait_observer(WaitObserver observer) noexcept {
+  shared_->wait_observer.store(observer, std::memory_order_relaxed);
+}
+Engine::View Engine::view(const Request& request) {
+  const Guard guard(of(request.context));
+  const auto phase = request.phase;
+  const bool is_moving =
+      phase == kArriving || phase == kCopying || phase == kFragments || phase == kStreaming;
+  return {request.peer, request.tag, request.length, !request.is_receive, is_moving};
+}
+void Engine::visit_unexpected(std::size_t most, void* object,
+                              void (*f)(void*, const MessageInfo&, std::uint32_t)) {
+  shared_->for_each([&](Impl& vci) {
+    const Guard guard(vci);
+    vci.matcher.for_each_unexpected([&](const Unexpected& message) {
+      if (most == 0) return false;
+      --most;
+      f(object, {message.source, message.tag, message.bytes}, message.context);
+      return true;
+    });
+  });
+}
 void Engine::set_background(void (*work)(bool before_sleep)) noexcept {
   shared_->background.store(work, std::memory_order_release);
 }
@@ -292,15 +314,17 @@ void Engine::progress(std::uint32_t context) {
   idle();
 }
 
-void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context) {
+void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context, const void* what) {
   const bool everywhere = context == kAnyContext;
   const bool is_counted = is_threaded();
   if (is_counted) shared_->num_callers.fetch_add(1, std::memory_order_relaxed);
-  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, true);
+  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, true, {context, what});
   if (is_counted) shared_->num_callers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Engine::wait_asleep(const WaitCondition& condition) { impl_->wait(condition, true, false); }
+void Engine::wait_asleep(const WaitCondition& condition) {
+  impl_->wait(condition, true, false, {kAnyContext, nullptr});
+}
 
 bool Engine::has_callers() const noexcept {
   return shared_->num_callers.load(std::memory_order_relaxed) != 0;

@@ -31,7 +31,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
+#include "base/blocked.hpp"
 #include "base/wait.hpp"
 #include "job/members.hpp"
 #include "tagged/request.hpp"
@@ -59,6 +61,17 @@ struct Notice {
   const void* address;
   std::uint64_t bytes;
 };
+
+// What a wait waits for, in words of the client: `what` is its own.
+struct Awaited {
+  std::uint32_t context;
+  const void* what;
+};
+
+// Runs in a wait that has lasted some 100 ms, and about every 200 ms while it lasts, by its thread
+// and with no lock held; it must not wait. `slot`: of this wait, cleared at its end.
+using WaitObserver = void (*)(const Awaited& awaited, std::uint64_t since_ns,
+                              blocked::Slot& slot) noexcept;
 
 // Contexts from this one on belong to groups that may include processes of other jobs.
 inline constexpr std::uint32_t kAcrossJobs = std::uint32_t{1} << 31;
@@ -115,6 +128,28 @@ class Engine {
   // Receives all notices; null: none. Runs with the engine's lock held: it must not call the
   // engine.
   void set_observer(void (*observer)(const Notice&) noexcept) noexcept;
+
+  // For observers of waits: a request's other side as it is now, and whether its data are being
+  // transferred.
+  struct View {
+    int peer;
+    std::int32_t tag;
+    std::size_t bytes;
+    bool is_send;
+    bool is_moving;
+  };
+  View view(const Request& request);
+  // null: none.
+  void set_wait_observer(WaitObserver observer) noexcept;
+  // Calls f(message, context) for the first `most` unmatched messages, with a lock held: it must
+  // not call the engine.
+  template <class F>
+  void each_unexpected(std::size_t most, F&& f) {
+    const auto call = [](void* object, const MessageInfo& message, std::uint32_t context) {
+      (*static_cast<std::remove_reference_t<F>*>(object))(message, context);
+    };
+    visit_unexpected(most, &f, call);
+  }
 
   // Runs in every step of every wait, with no lock held; null: none. For background progress of
   // a client, such as nonblocking collectives: it may start messages but not wait for any.
@@ -215,11 +250,11 @@ class Engine {
   // Blocks until `done()` is true, making progress, polling first, then yielding, then asleep until
   // the doorbell rings. `done` reads memory that this process's progress or a peer writes; a peer
   // that writes it must call ring(this rank) afterwards. context: the only one whose requests it
-  // waits for.
+  // waits for. what: for the observer of waits, valid as long as the wait.
   template <class Done>
-  void wait_until(Done&& done, std::uint32_t context = kAnyContext) {
+  void wait_until(Done&& done, std::uint32_t context = kAnyContext, const void* what = nullptr) {
     if (done()) return;
-    wait_slow(WaitCondition(done), context);
+    wait_slow(WaitCondition(done), context, what);
   }
 
   // For a progress thread of the client: a wait that sleeps from the start; true while other
@@ -290,7 +325,9 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Shared> shared);
   Impl& of(std::uint32_t context) const noexcept;
-  void wait_slow(const WaitCondition& condition, std::uint32_t context);
+  void wait_slow(const WaitCondition& condition, std::uint32_t context, const void* what);
+  void visit_unexpected(std::size_t most, void* object,
+                        void (*f)(void*, const MessageInfo&, std::uint32_t));
   void push_remote() noexcept;
   std::unique_ptr<Shared> shared_;
   Impl* const impl_;              // the first VCI

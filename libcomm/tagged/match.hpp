@@ -127,6 +127,12 @@ class Matcher {
     each(any_, f);
   }
 
+  // Calls f(message) for the unexpected ones in the order of arrival, until it returns false.
+  template <class F>
+  void for_each_unexpected(F&& f) const {
+    for (const Unexpected* m = arrival_.head; m != nullptr && f(*m);) m = m->next_any;
+  }
+
   // Messages come from a free list, so that a steady stream of them does not allocate. Null: no
   // memory.
   Unexpected* allocate() noexcept;

@@ -61,7 +61,8 @@ struct Engine::Shared {
   std::unique_ptr<Fabrics> fabrics;
   std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
   std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
-  std::atomic<void (*)(bool)> background{nullptr};  // acquire and release: with its data
+  std::atomic<void (*)(bool)> background{nullptr};   // acquire and release: with its data
+  std::atomic<WaitObserver> wait_observer{nullptr};  // relaxed: of the whole process
   std::atomic<void (*)(const Notice&) noexcept> observer{nullptr};  // relaxed: of the whole process
 
   // Runs the control callback if there are messages for it.

@@ -48,6 +48,35 @@ class Counted {
   unsigned counted_in_ = 0;
 };
 
+// Tells the observer of waits about one that lasts.
+class LongWait {
+ public:
+  LongWait(Engine::Shared& shared, const Awaited& awaited) noexcept
+      : shared_(shared), awaited_(awaited) {}
+  void note(std::uint64_t now) noexcept {
+    if (now >= next_) [[unlikely]]
+      tell(now);
+  }
+
+ private:
+  static constexpr std::uint64_t kFirstNs = 100'000'000, kAgainNs = 200'000'000;
+
+  [[gnu::noinline]] void tell(std::uint64_t now) noexcept {
+    if (since_ == 0) {
+      since_ = now;
+      next_ = now + kFirstNs;
+      return;
+    }
+    next_ = now + kAgainNs;
+    if (const auto observer = shared_.wait_observer.load(std::memory_order_relaxed))
+      observer(awaited_, since_, slot_);
+  }
+  Engine::Shared& shared_;
+  const Awaited awaited_;
+  std::uint64_t since_ = 0, next_ = 0;  // of the clock's first reading, which is not the start
+  blocked::Slot slot_;
+};
+
 }  // namespace
 
 // One thread at a time makes progress; the others poll their own condition meanwhile.
@@ -72,8 +101,10 @@ void Waiting::progress_others() {
   });
 }
 
-void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) {
+void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
+                   const Awaited& awaited) {
   const Counted counted(vci(), everywhere);
+  LongWait long_wait(shared, awaited);
   // Here, so that a sequence of waits that end at once polls the others, too.
   progress_others_at_times();
   // After every progress(), as an arrived message may let it go on.
@@ -102,6 +133,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
       if (i % round == 0) {
         if (has_remote.load(std::memory_order_relaxed)) sched_yield();
         const std::uint64_t now = now_ns();
+        long_wait.note(now);
         if (limit == 0) limit = now + spin_ns;
         if (now >= limit) break;
       }
@@ -116,6 +148,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
     shared.run_control();
     if (i % 16 == 0) {
       const std::uint64_t now = now_ns();
+      long_wait.note(now);
       if (limit == 0) limit = now + yield_ns;
       if (now >= limit) break;
     }
@@ -152,6 +185,7 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls) 
   for (;;) {
     shared.for_each(check_for_lost);
     shared.run_control();
+    long_wait.note(now_ns());
     {
       const Guard guard(vci());
       seen = num_completed;

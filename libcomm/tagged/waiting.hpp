@@ -10,8 +10,9 @@ namespace weft::tagged {
 struct Waiting : Losses {
   using Losses::Losses;
 
-  // everywhere: for a condition of any VCI. polls: before it sleeps.
-  void wait(const WaitCondition& condition, bool everywhere, bool polls);
+  // everywhere: for a condition of any VCI. polls: before it sleeps. awaited: for the observer of
+  // waits.
+  void wait(const WaitCondition& condition, bool everywhere, bool polls, const Awaited& awaited);
   bool poll_once();        // true: it completed something
   void progress_others();  // the VCIs that no other thread is in
   // For calls that test and the beginnings of waits, which poll their own VCI.

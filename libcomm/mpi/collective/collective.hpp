@@ -328,7 +328,8 @@ int run_waiting(Comm& comm, Call&& call, const char* function) {
   const int code = start_background(comm, std::move(call), false, &request, function);
   if (code != MPI_SUCCESS) return code;
   RequestObject* object = find_request(request);
-  wait_progressing([object] { return object->is_complete(); }, context_of(*object));
+  const WaitsFor what{.handles = &request, .count = 1};
+  wait_progressing([object] { return object->is_complete(); }, context_of(*object), &what);
   Comm* site = object->comm;
   retain(site);
   const int result = finish_request(object, &request, MPI_STATUS_IGNORE);
@@ -364,6 +365,8 @@ int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
   code = call.prepare(*comm);
   if (code != MPI_SUCCESS) [[unlikely]]
     return raise(comm, code, function);
+  if constexpr (requires { call.root; })
+    comm->last_root.store(call.root, std::memory_order_relaxed);
   const Status status = call.run(*comm->team);
   if (!status) [[unlikely]]
     return raise_status(comm, status, function);

@@ -58,6 +58,8 @@ struct Comm {
   bool is_open = false;                     // in the list of those whose context is in use
   Comm *next = nullptr, *before = nullptr;  // in that list (comm.cpp)
 
+  // Relaxed: of the last blocking collective with a root, for others to see (blocked.hpp).
+  std::atomic<int> last_root{-1};
   // The number of collectives started in the background so far; each has a tag of its own.
   std::atomic<std::uint32_t> num_schedules{0};
 

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "mpi/comm/comm.hpp"
+#include "mpi/core/blocked.hpp"
 #include "mpi/core/request.hpp"
 #include "mpi/dynamic/dynamic.hpp"
 #include "mpi/dynamic/name_server.hpp"
@@ -69,6 +70,7 @@ void enter(int thread_level) {
     threads_may_call = thread_level == MPI_THREAD_MULTIPLE || has_thread;
     engine->set_threaded(multi_threaded());
     create_predefined_comms();
+    engine->set_wait_observer(&note_long_wait);
     create_shared_requests();
     if (has_thread) {
       if (Status status = ProgressThread::start(process->progress); !status) fail_start(status);

@@ -128,15 +128,29 @@ void add_operation(RequestObject* request) noexcept;
 // before_sleep: no thread that waits for them checks again soon.
 void progress_operations(bool before_sleep);
 
+// What a wait waits for, for others to see (blocked.hpp): a message, the requests of an array, or a
+// message to probe.
+struct WaitsFor {
+  const tagged::Request* message = nullptr;
+  const MPI_Request* handles = nullptr;
+  int count = 0;
+  bool any = false;  // for one of them
+  const Comm* comm = nullptr;
+  int source = 0, tag = 0;  // of the message to probe in `comm`
+};
+
 // Blocks until done() is true and makes progress meanwhile. context: as in Engine::wait_until().
 template <class Done>
-void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext) {
-  engine->wait_until(done, context);  // runs progress_operations too while there are any
+void wait_progressing(Done&& done, std::uint32_t context = tagged::kAnyContext,
+                      const WaitsFor* what = nullptr) {
+  engine->wait_until(done, context, what);  // runs progress_operations too while there are any
 }
 
 inline Code wait_progressing(tagged::Request& request) {
-  if (!request.is_complete())
-    wait_progressing([&request] { return request.is_complete(); }, request.context);
+  if (!request.is_complete()) {
+    const WaitsFor what{.message = &request};
+    wait_progressing([&request] { return request.is_complete(); }, request.context, &what);
+  }
   return request.code;
 }
 // The context in which a message's request completes. Other operations complete in any context: the

@@ -28,9 +28,11 @@ inline bool is_idle(const RequestObject* request) noexcept {
   return request->persistent && !request->active;
 }
 
-inline void wait_for(RequestObject* request) {
-  if (!request->is_complete())
-    wait_progressing([request] { return request->is_complete(); }, context_of(*request));
+// handles: those among which it is, for others to see what is waited for.
+inline void wait_for(RequestObject* request, const MPI_Request* handles, int count) {
+  if (request->is_complete()) return;
+  const WaitsFor what{.handles = handles, .count = count};
+  wait_progressing([request] { return request->is_complete(); }, context_of(*request), &what);
 }
 
 // Completes a request that has failed, unless it only pauses (tagged/request.hpp).
@@ -170,9 +172,10 @@ int find_complete(int count, const MPI_Request* handles) {
 int wait_for_complete(int count, const MPI_Request* handles) {
   int found = find_complete(count, handles);
   if (found == -1) {
+    const WaitsFor what{.handles = handles, .count = count, .any = true};
     wait_progressing(
         [&found, count, handles] { return (found = find_complete(count, handles)) != -1; },
-        context_of(count, handles));
+        context_of(count, handles), &what);
   }
   return found;
 }
@@ -246,7 +249,7 @@ MPI_FUNCTION(Wait)(MPI_Request* request, MPI_Status* status) {
     fill_empty(status);
     return MPI_SUCCESS;
   }
-  wait_for(object);
+  wait_for(object, request, 1);
   return finish_one(object, request, status, __func__);
 }
 
@@ -300,7 +303,7 @@ MPI_FUNCTION(Waitall)(int count, MPI_Request* handles, MPI_Status* statuses) {
       errors.add(nullptr, i, MPI_SUCCESS);
       continue;
     }
-    wait_for(request);
+    wait_for(request, handles + i, count - i);
     finish_in_array(&handles[i], request, statuses, i, errors);
   }
   if (!all_valid) [[unlikely]]
@@ -532,7 +535,7 @@ MPI_FUNCTION(Request_free)(MPI_Request* request) {
       if (!object->generalized.is_half_over.exchange(true, std::memory_order_acq_rel))
         return MPI_SUCCESS;  // the handle is for MPI_Grequest_complete from now on
       // Another thread may be between its two stores: wait for it.
-      wait_for(object);
+      wait_for(object, request, 1);
       return free_generalized(object, __func__);
     default:
       break;

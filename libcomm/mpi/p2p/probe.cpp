@@ -30,9 +30,11 @@ void fill_from(const Comm& comm, const tagged::MessageInfo& info, MPI_Status* st
 
 // Calls `probe` until its result is something else than "none yet".
 template <class Probe>
-Code wait_for_message(const Comm& comm, Probe&& probe) {
+Code wait_for_message(const Comm& comm, int source, int tag, Probe&& probe) {
   Code code = Code::again;
-  wait_progressing([&code, &probe] { return (code = probe()) != Code::again; }, comm.context);
+  const WaitsFor what{.comm = &comm, .source = source, .tag = tag};
+  wait_progressing([&code, &probe] { return (code = probe()) != Code::again; }, comm.context,
+                   &what);
   return code;
 }
 
@@ -175,7 +177,7 @@ MPI_FUNCTION(Probe)(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   }
   const int from = engine_source(*object, source);
   tagged::MessageInfo info;
-  const Code found = wait_for_message(*object, [object, from, tag, &info] {
+  const Code found = wait_for_message(*object, source, tag, [object, from, tag, &info] {
     return engine->iprobe(from, object->context, engine_tag(tag), info);
   });
   if (found != Code::ok) return raise_status(object, found, __func__);
@@ -217,7 +219,7 @@ MPI_FUNCTION(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message* message, M
     fill_proc_null(status);
     return MPI_SUCCESS;
   }
-  const Code found = wait_for_message(*object, [object, source, tag, message, status] {
+  const Code found = wait_for_message(*object, source, tag, [object, source, tag, message, status] {
     return or_no_memory([&] { return take(object, source, tag, message, status); });
   });
   return found == Code::ok ? MPI_SUCCESS : raise_status(object, found, __func__);

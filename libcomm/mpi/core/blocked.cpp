@@ -1,0 +1,239 @@
+#include "mpi/core/blocked.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/wait.hpp"
+#include "mpi/comm/comm.hpp"
+#include "mpi/core/request.hpp"
+
+namespace weft::mpi {
+namespace {
+
+using blocked::Message;
+using blocked::Record;
+using blocked::set_text;
+using blocked::Waits;
+
+constexpr std::size_t kMostScanned = 1000;  // unmatched messages
+constexpr int kMostFrames = 64;
+
+struct Walk {
+  const void* library;           // where this library lies
+  const char* call = nullptr;    // the outermost function of the interface
+  const void* caller = nullptr;  // in the program, just before where it goes on
+  int num_frames = 0;
+};
+
+bool is_of_interface(std::string_view name) {
+  return name.starts_with("MPI_") || name.starts_with("PMPI_") || name.starts_with("MPIX_") ||
+         name.starts_with("PMPIX_");
+}
+
+// Tools that stand between the program and this library have functions of the interface's names,
+// and so have the calls of Fortran, in lower case.
+bool is_between(const char* name) {
+  return name != nullptr && (is_of_interface(name) || std::string_view(name).starts_with("mpi_") ||
+                             std::string_view(name).starts_with("pmpi_"));
+}
+
+_Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
+  Walk& walk = *static_cast<Walk*>(object);
+  int is_before = 0;
+  std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before);
+  if (address == 0 || ++walk.num_frames > kMostFrames) return _URC_END_OF_STACK;
+  if (is_before == 0) --address;  // in the call, not behind it
+  const void* at = reinterpret_cast<const void*>(address);
+  Dl_info info{};
+  const bool is_known = dladdr(at, &info) != 0;
+  if (is_known && info.dli_fbase == walk.library) {
+    if (info.dli_sname != nullptr && is_of_interface(info.dli_sname)) walk.call = info.dli_sname;
+    return _URC_NO_REASON;
+  }
+  if (walk.call == nullptr) return _URC_END_OF_STACK;  // a thread of the library itself
+  if (is_known && is_between(info.dli_sname)) return _URC_NO_REASON;
+  walk.caller = at;
+  return _URC_END_OF_STACK;
+}
+
+Walk walk_stack() {
+  Dl_info own{};
+  const bool is_known = dladdr(reinterpret_cast<const void*>(&note_long_wait), &own) != 0;
+  Walk walk{is_known ? own.dli_fbase : nullptr};
+  _Unwind_Backtrace(take_frame, &walk);
+  return walk;
+}
+
+void fill_place(const void* caller, Record& record) {
+  Dl_info info{};
+  link_map* map = nullptr;
+  if (caller == nullptr ||
+      dladdr1(caller, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr)
+    return;
+  record.offset = reinterpret_cast<std::uintptr_t>(caller) - map->l_addr;
+  if (map->l_name != nullptr && map->l_name[0] != '\0') {
+    set_text(record.module, map->l_name);
+  } else {
+    char program[sizeof record.module];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+    if (length > 0) set_text(record.module, {program, static_cast<std::size_t>(length)});
+  }
+  if (info.dli_sname != nullptr) set_text(record.symbol, info.dli_sname);
+}
+
+// Keeps the communicator of this context, or whose team has it.
+class CommOfContext {
+ public:
+  explicit CommOfContext(std::uint32_t context) : comm_(retain_open(context)) {
+    if (comm_ != nullptr) return;
+    comm_ = retain_open(context - 1);
+    is_team_ = comm_ != nullptr;
+  }
+  ~CommOfContext() {
+    if (comm_ != nullptr) release(comm_);
+  }
+  CommOfContext(const CommOfContext&) = delete;
+  CommOfContext& operator=(const CommOfContext&) = delete;
+  Comm* comm() const noexcept { return comm_; }
+  bool is_team() const noexcept { return is_team_; }
+
+ private:
+  Comm* comm_;
+  bool is_team_ = false;
+};
+
+// Does not wait for the name: the waiting thread may be the one that holds the lock.
+template <std::size_t N>
+void fill_name(Comm& comm, char (&to)[N]) {
+  const std::unique_lock lock(comm.mutex, std::try_to_lock);
+  if (lock.owns_lock()) set_text(to, comm.name);
+}
+
+bool has_root(std::string_view call) {
+  for (const std::string_view name : {"MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce"}) {
+    if (!call.starts_with(name)) continue;
+    const std::string_view rest = call.substr(name.size());
+    if (rest.empty() || rest == "v" || rest == "_c" || rest == "v_c") return true;
+  }
+  return false;
+}
+
+void fill_comm(Comm& comm, Record& record) {
+  record.context = comm.context;
+  record.comm_size = static_cast<std::uint32_t>(comm.size());
+  record.is_outside = record.is_outside || is_across(comm);
+  fill_name(comm, record.comm);
+  for (const Group* group : {comm.group.get(), comm.remote.get()})
+    for (int i = 0; group != nullptr && i < group->size(); ++i)
+      if (const auto world = static_cast<std::size_t>(group->world(i));
+          world < blocked::kMostMembers)
+        record.members[world / 64] |= std::uint64_t{1} << world % 64;
+}
+
+void add_awaited(const tagged::Request& request, Record& record) {
+  const std::size_t at = record.num_awaited++;
+  if (at >= blocked::kMostMessages) return;
+  const tagged::Engine::View view = engine->view(request);
+  Message& message = record.awaited[at];
+  message.peer = view.peer;
+  message.tag = view.tag;
+  message.context = request.context;
+  message.is_send = view.is_send;
+  message.is_moving = view.is_moving;
+  message.bytes = view.bytes;
+}
+
+// Returns the communicator of the requests, null if there are several or none is known.
+const Comm* fill_awaited(const WaitsFor& what, Record& record) {
+  record.waits = what.any ? Waits::any : Waits::all;
+  const Comm* comm = what.comm;
+  if (what.message != nullptr) {
+    add_awaited(*what.message, record);
+  } else if (what.comm != nullptr) {
+    record.num_awaited = 1;
+    Message& probed = record.awaited[0];
+    probed.peer = what.source == MPI_ANY_SOURCE ? blocked::kAny : what.comm->world(what.source);
+    probed.tag = what.tag == MPI_ANY_TAG ? blocked::kAny : what.tag;
+    probed.context = what.comm->context;
+  }
+  bool is_first = true;
+  for (int i = 0; i < what.count; ++i) {
+    if (what.handles[i] == MPI_REQUEST_NULL) continue;
+    const RequestObject* request = find_request(what.handles[i]);
+    if (request == nullptr || (request->persistent && !request->active) || request->is_complete())
+      continue;
+    comm = is_first || comm == request->comm ? request->comm : nullptr;
+    is_first = false;
+    if (request->kind == RequestObject::Kind::send || request->kind == RequestObject::Kind::receive)
+      add_awaited(request->base, record);
+    else
+      record.waits = Waits::other;  // its own messages are not known here
+  }
+  return comm;
+}
+
+// The unmatched messages that an awaited receive could have been meant for.
+void fill_unmatched(Record& record) {
+  const std::size_t num = std::min<std::size_t>(record.num_awaited, blocked::kMostMessages);
+  engine->each_unexpected(
+      kMostScanned, [&](const tagged::MessageInfo& info, std::uint32_t context) {
+        if (info.tag < 0) return;  // of the library itself
+        const bool is_near = std::any_of(
+            record.awaited.begin(), record.awaited.begin() + static_cast<std::ptrdiff_t>(num),
+            [&info](const Message& message) {
+              return message.is_send == 0 &&
+                     (message.peer == blocked::kAny || message.peer == info.source);
+            });
+        if (!is_near) return;
+        const std::size_t at = record.num_unmatched++;
+        if (at >= blocked::kMostMessages) return;
+        record.unmatched[at].peer = info.source;
+        record.unmatched[at].tag = info.tag;
+        record.unmatched[at].context = context;
+        record.unmatched[at].bytes = info.bytes;
+      });
+}
+
+void name_comms(std::array<Message, blocked::kMostMessages>& messages, std::size_t num) {
+  for (std::size_t i = 0; i < std::min(num, blocked::kMostMessages); ++i)
+    if (const CommOfContext of(messages[i].context); of.comm() != nullptr)
+      fill_name(*of.comm(), messages[i].comm);
+}
+
+}  // namespace
+
+void note_long_wait(const tagged::Awaited& awaited, std::uint64_t since_ns,
+                    blocked::Slot& slot) noexcept {
+  const Walk walk = walk_stack();
+  if (walk.call == nullptr || !is_running()) return;
+  Record record;
+  record.since_ns = since_ns;
+  record.rank = engine->rank();
+  record.is_threaded = process->thread_level == MPI_THREAD_MULTIPLE;
+  set_text(record.call, walk.call + (walk.call[0] == 'P' ? 1 : 0));
+  fill_place(walk.caller, record);
+  record.is_outside = awaited.context != tagged::kAnyContext && awaited.context >= kAcrossJobs;
+  const auto* what = static_cast<const WaitsFor*>(awaited.what);
+  const Comm* of_requests = what != nullptr ? fill_awaited(*what, record) : nullptr;
+  const std::uint32_t context = of_requests != nullptr ? of_requests->context : awaited.context;
+  if (context != tagged::kAnyContext) {
+    const CommOfContext of(context);
+    if (of.comm() != nullptr) fill_comm(*of.comm(), record);
+    if (of.is_team() && what == nullptr) record.waits = Waits::collective;
+    if (of.is_team() && has_root(blocked::text_of(record.call)))
+      record.root = of.comm()->last_root.load(std::memory_order_relaxed);
+  }
+  fill_unmatched(record);
+  name_comms(record.awaited, record.num_awaited);
+  name_comms(record.unmatched, record.num_unmatched);
+  record.seen_ns = now_ns();
+  slot.write(record);
+}
+
+}  // namespace weft::mpi

@@ -15,6 +15,9 @@ WEFT_SETTING(trace, "TRACE", "", text, user,
 WEFT_SETTING(settings_file, "SETTINGS_FILE", "", text, user,
              "a file on each host with settings, a line WEFT_NAME=value for each, as weft-info "
              "--tune prints them; the environment's come first")
+WEFT_SETTING(hang_report_ms, "HANG_REPORT_MS", "2000", ms, user,
+             "weftrun reports why a job stands still once all its ranks have waited for so long in "
+             "calls of MPI that cannot end; 0: never")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/settings.hpp"
+#include "base/wait.hpp"
 #include "job/rendezvous_link.hpp"
 #include "launcher/agent_wire.hpp"
 #include "launcher/environment.hpp"
@@ -23,6 +24,7 @@ constexpr std::size_t kOutputBytes = 1u << 20;  // the most that may wait to be 
 // The addresses are tried one after another, each for kVisitOneMs, all of them for kVisitMs.
 constexpr int kVisitMs = 10000, kVisitOneMs = 2000, kRetryMs = 50;
 constexpr int kLeaveMs = 2000;
+constexpr int kLookMs = 500;  // between two looks at whether the ranks wait
 
 class Agent final : public HostEvents {
  public:
@@ -48,6 +50,15 @@ class Agent final : public HostEvents {
     report(Message::exited, body(rank).word(static_cast<std::size_t>(wait_status)));
   }
   void lost(int, const Status&) override {}  // the host is this one
+  void inspected(int number, int rank, const Seen& seen) override {
+    Body body;
+    body.word(static_cast<std::size_t>(number)).word(static_cast<std::size_t>(rank));
+    append(body, seen);
+    report(Message::inspected, body);
+  }
+  void all_inspected(int number) override {
+    report(Message::all_inspected, Body().word(static_cast<std::size_t>(number)));
+  }
   void said(const std::string& text) override { report(Message::said, Body().text(text)); }
   bool has_room() override { return channel_.queued() < kOutputBytes; }
 
@@ -57,11 +68,15 @@ class Agent final : public HostEvents {
   Status start(std::string_view body);
   Status visit(Assignment& assignment);
   void wait_for_something(int signals);
+  void check_waiting();
 
   Channel channel_;
   std::unique_ptr<LocalHost> host_;
   rendezvous::Link link_;
   bool ending_ = false;
+  bool looks_for_hangs_ = false;
+  bool is_waiting_ = false;  // as was reported
+  std::uint64_t look_at_ns_ = 0;
   std::size_t input_given_ = 0;
 };
 
@@ -74,6 +89,7 @@ int Agent::run(int signals) {
     channel_.read_some();
     while (auto message = channel_.next()) handle(*message);
     host_->serve();
+    check_waiting();
     if (const std::size_t taken = input_given_ - host_->input_left(); taken > 0) {
       input_given_ -= taken;
       report(Message::input_taken, Body().word(taken));
@@ -100,7 +116,17 @@ void Agent::wait_for_something(int signals) {
   channel_.add_polls(polls);
   host_->add_polls(polls);
   if (link_.is_open()) polls.push_back({link_.fd(), POLLIN, 0});
-  poll(polls.data(), polls.size(), -1);
+  poll(polls.data(), polls.size(), looks_for_hangs_ ? kLookMs : -1);
+}
+
+// Reports when all ranks here begin to wait for long, and when they go on.
+void Agent::check_waiting() {
+  if (!looks_for_hangs_ || now_ns() < look_at_ns_) return;
+  look_at_ns_ = now_ns() + kLookMs * 1'000'000ull;
+  const bool is_waiting = host_->is_waiting();
+  if (is_waiting == is_waiting_) return;
+  is_waiting_ = is_waiting;
+  report(Message::waiting, Body().word(is_waiting ? 1 : 0));
 }
 
 void Agent::handle(const Channel::Received& message) {
@@ -115,6 +141,10 @@ void Agent::handle(const Channel::Received& message) {
       return;
     case Message::signal:
       return host_->signal(static_cast<int>(reader.word()));
+    case Message::inspect: {
+      const int number = static_cast<int>(reader.word());
+      return host_->inspect(number, reader.word() != 0);
+    }
     case Message::input: {
       const std::string_view bytes = reader.text();
       input_given_ += bytes.size();
@@ -141,6 +171,7 @@ Status Agent::start(std::string_view body) {
   // Where a setting is wrong the ranks say so.
   if (Settings settings; Settings::from_environment(environ, settings))
     link_.set_silence(silence_ms(settings, assignment.environment, assignment.programs));
+  looks_for_hangs_ = assignment.hang_report_ms > 0;
   Status status = visit(assignment);
   if (!status) return status;
   return host_->start(assignment);

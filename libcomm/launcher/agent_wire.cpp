@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
+
+#include <type_traits>
 
 namespace weft::weftrun {
 
@@ -59,6 +62,7 @@ std::string encode(const Assignment& assignment) {
   for (const std::string& address : assignment.rendezvous) body.text(address);
   body.text(assignment.key);
   body.word(static_cast<std::size_t>(assignment.visitor));
+  body.word(static_cast<std::size_t>(assignment.hang_report_ms));
   return make_message(Message::start, body);
 }
 
@@ -90,8 +94,29 @@ bool decode(std::string_view bytes, Assignment& assignment) {
     assignment.rendezvous.emplace_back(reader.text());
   assignment.key = reader.text();
   assignment.visitor = static_cast<int>(reader.word());
+  assignment.hang_report_ms = static_cast<int>(reader.word());
   return reader.complete() && !assignment.programs.empty() && !assignment.ranks.empty() &&
          !assignment.rendezvous.empty();
+}
+
+void append(Body& body, const Seen& seen) {
+  body.word(seen.is_readable).word(seen.is_stopped).word(seen.found.has_value());
+  if (!seen.found) return;
+  static_assert(std::is_trivially_copyable_v<blocked::Found>);
+  body.text({reinterpret_cast<const char*>(&*seen.found), sizeof(blocked::Found)});
+  body.text(seen.place);
+}
+
+bool decode(BodyReader& reader, Seen& seen) {
+  seen.is_readable = reader.word() != 0;
+  seen.is_stopped = reader.word() != 0;
+  if (reader.word() != 0) {
+    const std::string_view bytes = reader.text();
+    if (bytes.size() != sizeof(blocked::Found)) return false;
+    memcpy(&seen.found.emplace(), bytes.data(), bytes.size());
+    seen.place = reader.text();
+  }
+  return reader.complete();
 }
 
 void Channel::attach(int in, int out) {

@@ -12,7 +12,10 @@
 //   stop_reading stream                              input_taken num_bytes
 //                                                    said        text
 //                                                    failed      code text
-//                                                    bound       rank text
+//   inspect    number with_places                    bound       rank text
+//                                                    inspected   number rank, a Seen
+//                                                    all_inspected number
+//                                                    waiting     whether all its ranks wait
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,7 +26,7 @@
 
 namespace weft::weftrun {
 
-inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 4\n";
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 5\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
 // The most bytes of the input that may be on their way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;
@@ -42,6 +45,10 @@ enum class Message : std::uint32_t {
   said,
   failed,
   bound,
+  inspect,
+  inspected,
+  all_inspected,
+  waiting,
 };
 
 // The body of a message, put together word by word.
@@ -70,6 +77,9 @@ inline std::string make_message(Message type, const Body& body = {}) {
 
 std::string encode(const Assignment& assignment);
 bool decode(std::string_view body, Assignment& assignment);
+// The record of a Seen goes as it is in memory: the agent is of the same version.
+void append(Body& body, const Seen& seen);
+bool decode(rendezvous::BodyReader& reader, Seen& seen);
 
 // One end of the conversation: two descriptors, made non-blocking, which stay the caller's.
 class Channel {

@@ -56,4 +56,12 @@ int silence_ms(const Settings& settings,
   return silence_beyond(longest);
 }
 
+int hang_report_ms(const Settings& settings,
+                   const std::vector<std::pair<std::string, std::string>>& environment) {
+  Settings changed = settings;
+  for (const auto& [name, value] : environment)
+    if (name == "WEFT_HANG_REPORT_MS" && !changed.set("HANG_REPORT_MS", value)) break;
+  return changed.ms(Setting::hang_report_ms);
+}
+
 }  // namespace weft::weftrun

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/options.hpp"
+#include "launcher/watch.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {
@@ -35,6 +36,7 @@ struct Assignment {
   std::vector<std::string> rendezvous;
   std::string key;
   int visitor = 0;  // by which number the server knows a remote host
+  int hang_report_ms = 0;
 };
 
 // Which of the programs a rank runs.
@@ -58,6 +60,9 @@ class HostEvents {
   virtual void exited(int rank, int wait_status) = 0;
   // The host is lost, and the state of its ranks unknown; no event follows.
   virtual void lost(int host, const Status& why) = 0;
+  // The answers to Host::inspect(number): each rank that runs, then the end.
+  virtual void inspected(int number, int rank, const Seen& seen) = 0;
+  virtual void all_inspected(int number) = 0;
   // A word for the user.
   virtual void said(const std::string& text) = 0;
   // False: do not read more of the ranks' output now.
@@ -78,6 +83,10 @@ class Host {
   virtual void serve() = 0;
   // To all ranks and everything they have started.
   virtual void signal(int number) = 0;
+  // Asks what the ranks wait for: for events, now or later. with_places: and where in the program.
+  virtual void inspect(int number, bool with_places) = 0;
+  // True if all its ranks that run have waited for Assignment::hang_report_ms.
+  virtual bool is_waiting() = 0;
   // The number of bytes that give_input takes now.
   virtual std::size_t input_room() const = 0;
   virtual void give_input(std::string_view bytes) = 0;

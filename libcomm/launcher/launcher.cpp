@@ -47,6 +47,14 @@ constexpr int kOutputStatus = 1;     // not all output could be written
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
 constexpr int kLostStatus = 125;     // a host cannot be used any more, or this process not go on
 
+// The interval between two looks at whether all ranks wait, and the time after which a second look
+// finds them in the same waits, which write their records several times meanwhile.
+constexpr std::uint64_t kLookNs = 500'000'000, kAgainNs = 400'000'000;
+// The longest wait for the hosts' answers about what the ranks wait for; the second is with places.
+constexpr std::uint64_t kAnswerNs = 1'000'000'000, kPlacesNs = 3'000'000'000;
+// Its default action is nothing, so that a process that it should not have gone to lives on.
+constexpr int kReportSignal = SIGURG;
+
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 std::string random_key() {
@@ -121,7 +129,12 @@ Status Launcher::start() {
   status = open_outputs();
   if (!status) return status;
   if (options_.display_map) display_map();
+  // A wrong setting is the ranks' to report.
+  if (Settings settings; Settings::from_environment(environ, settings))
+    hang_report_ms_ = hang_report_ms(settings, options_.environment);
+  if (hang_report_ms_ > 0) look_at_ns_ = now_ns() + kLookNs;
   Assignment assignment;
+  assignment.hang_report_ms = hang_report_ms_;
   assignment.job_size = options_.num_ranks;
   assignment.programs = options_.programs;
   assignment.binding = options_.binding;
@@ -138,7 +151,7 @@ Status Launcher::take_signals_over() {
   sigset_t mask;
   sigemptyset(&mask);
   for (int number : kForwarded) sigaddset(&mask, number);
-  for (int number : {SIGCHLD, SIGTSTP, SIGCONT}) sigaddset(&mask, number);
+  for (int number : {SIGCHLD, SIGTSTP, SIGCONT, kReportSignal}) sigaddset(&mask, number);
   sigprocmask(SIG_BLOCK, &mask, &old_mask_);
   // A reader that is gone, and a limit of file sizes, are errors of the write.
   for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_IGN);
@@ -318,6 +331,8 @@ int Launcher::run() {
     take_lost_visitors();
     take_abort_request();
     check_deadlines();
+    take_inspection();
+    look_for_hang();
     if (num_running() == 0 && !killed_) {
       // Ends the processes that the ranks have started and left behind; jobs that they have spawned
       // go on.
@@ -462,8 +477,9 @@ void Launcher::wait_for_something() {
   int timeout_ms = server_->timeout_ms();
   std::uint64_t silent_at_ns = UINT64_MAX;
   for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
-  for (std::uint64_t at_ns : {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_,
-                              judge_at_ns_, silent_at_ns, drain_until_ns_}) {
+  for (std::uint64_t at_ns :
+       {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_, judge_at_ns_, silent_at_ns,
+        drain_until_ns_, look_at_ns_, inspection_ ? inspection_->until_ns : UINT64_MAX}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -510,6 +526,10 @@ void Launcher::take_signals() {
   while (read(signals_, &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
+    if (number == kReportSignal) {
+      inspect(Why::user);
+      continue;
+    }
     if (number == SIGTSTP) {
       stop_with_terminal();
     } else if (number == SIGCONT) {
@@ -673,13 +693,8 @@ void Launcher::check_deadlines() {
   const std::uint64_t now = now_ns();
   if (now >= timeout_at_ns_ && (num_running() > 0 || has_children())) {
     timeout_at_ns_ = UINT64_MAX;
-    say(num_running() == 0
-            ? fmt::format("the jobs that this one has spawned did not end within {:g} s",
-                          options_.timeout_s)
-            : fmt::format("the job did not end within {:g} s; {} still {}", options_.timeout_s,
-                          name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
     fail(kTimeoutStatus);
-    if (!ending_) end_job();
+    inspect(Why::timeout);
   }
   if (now >= answer_at_ns_) {
     answer_at_ns_ = UINT64_MAX;
@@ -695,6 +710,133 @@ void Launcher::check_deadlines() {
     kill_at_ns_ = UINT64_MAX;
     signal_all(SIGKILL);
   }
+}
+
+// Sees whether all ranks wait, and if they do asks in what.
+void Launcher::look_for_hang() {
+  const std::uint64_t now = now_ns();
+  if (now < look_at_ns_ || inspection_) return;
+  look_at_ns_ = now + kLookNs;
+  if (ending_ || num_running() == 0) {
+    look_at_ns_ = UINT64_MAX;
+    return;
+  }
+  const bool all_wait = std::ranges::all_of(hosts_, [](auto& host) { return host->is_waiting(); });
+  if (!all_wait)
+    seen_waits_.clear();
+  else
+    inspect(seen_waits_.empty() ? Why::hang : Why::hang_again);
+}
+
+void Launcher::inspect(Why why) {
+  // One at a time; what the user and the time ask for goes before a look by itself.
+  if (inspection_ && inspection_->why >= Why::timeout) return;
+  const bool with_places = why >= Why::hang_report;
+  const std::uint64_t now = now_ns();
+  inspection_ = Inspection{
+      why, now, now + (with_places ? kPlacesNs : kAnswerNs), static_cast<int>(hosts_.size()), {}};
+  const int number = ++num_inspections_;
+  for (auto& host : hosts_) host->inspect(number, with_places);
+}
+
+void Launcher::inspected(int number, int rank, const Seen& seen) {
+  if (!inspection_ || number != num_inspections_ || !valid(rank)) return;
+  RankView view;
+  view.rank = rank;
+  view.place = seen.place;
+  view.is_stopped = seen.is_stopped;
+  if (server_->state(rank) == Server::RankState::left)
+    view.state = RankView::State::left;
+  else if (seen.found)
+    view.state = RankView::State::blocked, view.found = *seen.found;
+  else if (seen.is_readable)
+    view.state = RankView::State::running;
+  inspection_->views.push_back(std::move(view));
+}
+
+void Launcher::all_inspected(int number) {
+  if (inspection_ && number == num_inspections_) --inspection_->hosts_left;
+}
+
+void Launcher::take_inspection() {
+  if (!inspection_) return;
+  if (inspection_->hosts_left > 0 && now_ns() < inspection_->until_ns) return;
+  const Inspection done = add_unheard(std::move(*inspection_));
+  inspection_.reset();
+  switch (done.why) {
+    case Why::hang:
+    case Why::hang_again:
+      return judge_hang(done);
+    case Why::hang_report:
+      return report_hang("all ranks wait, and none can go on:", done.views);
+    case Why::user:
+      return report_hang("what the ranks do:", done.views);
+    case Why::timeout:
+      return end_by_timeout(done.views);
+  }
+}
+
+// Adds the ranks that no host has described.
+Launcher::Inspection Launcher::add_unheard(Inspection done) const {
+  std::vector<bool> is_heard(ranks_.size());
+  for (const RankView& view : done.views) is_heard[static_cast<std::size_t>(view.rank)] = true;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (is_heard[i]) continue;
+    RankView view;
+    view.rank = static_cast<int>(i);
+    if (server_->state(view.rank) == Server::RankState::left)
+      view.state = RankView::State::left;
+    else if (!ranks_[i].running)
+      view.state = RankView::State::ended;
+    done.views.push_back(std::move(view));
+  }
+  std::ranges::sort(done.views, {}, &RankView::rank);
+  return done;
+}
+
+// A rank that is still in the wait in which it was a moment ago, and that has looked for messages
+// since, has no message on its way to it from one of which the same is true.
+void Launcher::judge_hang(const Inspection& now) {
+  std::vector<std::uint64_t> waits;
+  bool are_fresh = true;
+  for (const RankView& view : now.views) {
+    waits.push_back(view.state == RankView::State::blocked ? view.found.record.number : 0);
+    are_fresh = are_fresh && (view.state != RankView::State::blocked ||
+                              now.at_ns > seen_at_ns_ + view.found.age_ns);
+  }
+  if (!stands_still(now.views) || waits == reported_waits_) {
+    seen_waits_.clear();
+    return;
+  }
+  if (now.why == Why::hang_again && waits == seen_waits_ && are_fresh) {
+    seen_waits_.clear();
+    reported_waits_ = std::move(waits);
+    if (reason_of(now.views)) inspect(Why::hang_report);
+    return;
+  }
+  if (waits != seen_waits_) {
+    seen_waits_ = std::move(waits);
+    seen_at_ns_ = now_ns();
+  }
+  look_at_ns_ = now_ns() + kAgainNs;
+}
+
+void Launcher::report_hang(const std::string& head, const std::vector<RankView>& views) {
+  say(head);
+  for (const std::string& line : explain(views)) say(line);
+}
+
+void Launcher::end_by_timeout(const std::vector<RankView>& views) {
+  say(num_running() == 0
+          ? fmt::format("the jobs that this one has spawned did not end within {:g} s",
+                        options_.timeout_s)
+          : fmt::format("the job did not end within {:g} s; {} still {}", options_.timeout_s,
+                        name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
+  const bool any_waits = std::ranges::any_of(
+      views, [](const RankView& view) { return view.state == RankView::State::blocked; });
+  if (any_waits)
+    for (const std::string& line : explain(views)) say(line);
+  if (!ending_) end_job();
 }
 
 void Launcher::end_job() {

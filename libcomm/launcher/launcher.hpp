@@ -18,6 +18,7 @@
 #include "launcher/host.hpp"
 #include "launcher/options.hpp"
 #include "launcher/output.hpp"
+#include "launcher/why.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {
@@ -56,6 +57,16 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
     bool is_known = false;  // the rank has been notified of its end
   };
 
+  // Why the ranks are inspected: to see whether all of them wait, and wait on; to report that they
+  // do; because the time is over; because the user asks.
+  enum class Why { hang, hang_again, hang_report, timeout, user };
+  struct Inspection {
+    Why why;
+    std::uint64_t at_ns, until_ns;
+    int hosts_left;
+    std::vector<RankView> views;
+  };
+
   // HostEvents
   void bound(int rank, std::string_view processors) override;
   void started(int rank, pid_t pid) override;
@@ -63,6 +74,8 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void closed(int rank, Stream stream) override;
   void exited(int rank, int wait_status) override;
   void lost(int host, const Status& why) override;
+  void inspected(int number, int rank, const Seen& seen) override;
+  void all_inspected(int number) override;
   void said(const std::string& text) override { say(text); }
   bool has_room() override { return !stdout_.full() && !stderr_.full(); }
 
@@ -95,6 +108,13 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void take_abort_request();
   bool holds_abort_of(int rank) const;
   void check_deadlines();
+  void look_for_hang();
+  void inspect(Why why);
+  void take_inspection();
+  Inspection add_unheard(Inspection done) const;
+  void judge_hang(const Inspection& now);
+  void report_hang(const std::string& head, const std::vector<RankView>& views);
+  void end_by_timeout(const std::vector<RankView>& views);
   void check_joined();
   void end_job();
   void signal_all(int number);
@@ -143,6 +163,14 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::uint64_t abort_at_ns_ = UINT64_MAX;   // when a rank's wish to end the job is granted
   std::uint64_t judge_at_ns_ = UINT64_MAX;   // when early ends count as they are
   std::uint64_t drain_until_ns_ = UINT64_MAX;
+  int hang_report_ms_ = 0;
+  std::uint64_t look_at_ns_ = UINT64_MAX;  // when the next look at whether all ranks wait is due
+  int num_inspections_ = 0;                // the number of the last one
+  std::optional<Inspection> inspection_;   // under way
+  // What the ranks waited for when they were first seen to, and when that was.
+  std::vector<std::uint64_t> seen_waits_;
+  std::uint64_t seen_at_ns_ = 0;
+  std::vector<std::uint64_t> reported_waits_;
   std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
 };
 

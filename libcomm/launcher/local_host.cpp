@@ -168,6 +168,7 @@ Status LocalHost::start_rank(std::size_t place) {
     return system_error(fmt::format("cannot start rank {}", rank));
   }
   for (int fd : fds) fcntl(fd, F_SETFL, O_NONBLOCK);  // this end's alone
+  watch_.add(rank, entry.pid);
   events_.started(rank, entry.pid);
   return {};
 }
@@ -274,12 +275,23 @@ void LocalHost::take_supervisor_end() {
 
 void LocalHost::end(int rank, int wait_status) {
   ranks_[rank].running = false;
+  watch_.remove(rank);
   events_.exited(rank, wait_status);
 }
 
 void LocalHost::signal(int number) {
   const Order order{Order::Kind::signal, number};
   if (supervisor_ >= 0) send(supervisor_, &order, sizeof order, MSG_NOSIGNAL);
+}
+
+void LocalHost::inspect(int number, bool with_places) {
+  for (const auto& [rank, entry] : ranks_)
+    if (entry.running) events_.inspected(number, rank, watch_.look(rank, with_places));
+  events_.all_inspected(number);
+}
+
+bool LocalHost::is_waiting() {
+  return watch_.all_wait(static_cast<std::uint64_t>(assignment_.hang_report_ms) * 1'000'000);
 }
 
 }  // namespace weft::weftrun

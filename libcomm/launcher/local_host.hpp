@@ -26,6 +26,8 @@ class LocalHost final : public Host {
   void add_polls(std::vector<pollfd>& polls) override;
   void serve() override;
   void signal(int number) override;
+  void inspect(int number, bool with_places) override;
+  bool is_waiting() override;
   std::size_t input_room() const override;
   void give_input(std::string_view bytes) override;
   void end_input() override;
@@ -54,6 +56,7 @@ class LocalHost final : public Host {
   const sigset_t mask_;
   Assignment assignment_;
   std::map<int, Rank> ranks_;
+  Watch watch_;
   std::vector<Processors> processors_;  // by place in assignment_.ranks; empty: not bound
   pid_t supervisor_parent_ = -1;
   int supervisor_ = -1;  // the socket to it, while it lives

@@ -142,6 +142,19 @@ void RemoteHost::handle(const Channel::Received& message) {
       const int rank = rank_of();
       return events_.exited(rank, static_cast<int>(reader.word()));
     }
+    case Message::inspected: {
+      Seen seen;
+      const int number = static_cast<int>(reader.word());
+      const int rank = rank_of();
+      if (!decode(reader, seen))
+        return give_up({Code::corrupt, "the agent says what it should not"});
+      return events_.inspected(number, rank, seen);
+    }
+    case Message::all_inspected:
+      return events_.all_inspected(static_cast<int>(reader.word()));
+    case Message::waiting:
+      is_waiting_ = reader.word() != 0;
+      return;
     case Message::input_taken:
       input_under_way_ -= std::min<std::size_t>(input_under_way_, reader.word());
       return;
@@ -211,6 +224,12 @@ void RemoteHost::give_up(const Status& why) {
 void RemoteHost::signal(int number) {
   if (!gone_ && in_ >= 0)
     channel_.send(make_message(Message::signal, Body().word(static_cast<std::size_t>(number))));
+}
+
+void RemoteHost::inspect(int number, bool with_places) {
+  if (gone_ || in_ < 0) return events_.all_inspected(number);
+  channel_.send(make_message(
+      Message::inspect, Body().word(static_cast<std::size_t>(number)).word(with_places ? 1 : 0)));
 }
 
 std::size_t RemoteHost::input_room() const {

@@ -22,6 +22,8 @@ class RemoteHost final : public Host {
   void add_polls(std::vector<pollfd>& polls) override;
   void serve() override;
   void signal(int number) override;
+  void inspect(int number, bool with_places) override;
+  bool is_waiting() override { return gone_ || is_waiting_; }
   std::size_t input_room() const override;
   void give_input(std::string_view bytes) override;
   void end_input() override;
@@ -48,6 +50,7 @@ class RemoteHost final : public Host {
   Channel channel_;
   bool greeted_ = false;
   bool gone_ = false;
+  bool is_waiting_ = false;  // as the agent has said
   std::size_t input_under_way_ = 0;
   std::string complaints_;  // an unfinished line of the launch command's standard error
   std::string last_complaint_;

@@ -1,0 +1,172 @@
+#include "launcher/watch.hpp"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <tuple>
+
+#include "base/wait.hpp"
+
+namespace weft::weftrun {
+namespace {
+
+using blocked::text_of;
+
+// The pauses between two searches for the file of a rank that has none: it may be no program of
+// Weft's.
+constexpr std::uint64_t kLeastPauseNs = 500'000'000, kMostPauseNs = 16'000'000'000;
+constexpr std::uint64_t kFreshNs = 1'000'000'000;  // a waiting rank writes five times as often
+constexpr int kMostDepth = 4;                      // of shells and tools around a program
+constexpr int kToolMs = 1000;
+constexpr std::uint64_t kMostSpentNs = 2'000'000'000;
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  std::ifstream file(fmt::format("/proc/{}/task/{}/children", pid, pid));
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+bool open_in_tree(pid_t pid, blocked::Reader& reader, int depth) {
+  if (reader.open(pid)) return true;
+  if (depth == kMostDepth) return false;
+  for (const pid_t child : children_of(pid))
+    if (open_in_tree(child, reader, depth + 1)) return true;
+  return false;
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t end = text.rfind(')');
+  return end != std::string::npos && end + 2 < text.size() &&
+         (text[end + 2] == 'T' || text[end + 2] == 't');
+}
+
+// The output of a command, as far as it comes in time.
+std::string output_of(std::vector<std::string> words) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return "";
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    const int nothing = open("/dev/null", O_RDWR);
+    dup2(nothing, 0);
+    dup2(ends[1], 1);
+    dup2(nothing, 2);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string text;
+  const std::uint64_t limit = now_ns() + kToolMs * 1'000'000ull;
+  while (pid > 0) {
+    const std::uint64_t now = now_ns();
+    pollfd ready{ends[0], POLLIN, 0};
+    if (now >= limit || poll(&ready, 1, static_cast<int>((limit - now) / 1'000'000) + 1) == 0)
+      break;
+    char buffer[1024];
+    const ssize_t length = read(ends[0], buffer, sizeof buffer);
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(length));
+  }
+  close(ends[0]);
+  if (pid > 0) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  return text;
+}
+
+std::string find_place(const blocked::Record& record, bool asks) {
+  const std::string module(text_of(record.module));
+  std::string name(text_of(record.symbol));
+  std::string text;
+  if (asks)
+    text = output_of({"addr2line", "-f", "-C", "-e", module, fmt::format("{:#x}", record.offset)});
+  const std::size_t end = text.find('\n');
+  std::string line;
+  if (end != std::string::npos) {
+    if (const std::string function = text.substr(0, end); function != "??") name = function;
+    line = text.substr(end + 1, text.find('\n', end + 1) - end - 1);
+    line = line.substr(0, line.find(" (discriminator"));
+    if (line.starts_with("??") || line.ends_with(":?") || line.ends_with(":0")) line.clear();
+    line.erase(0, line.rfind('/') + 1);
+  }
+  const std::string file = module.substr(module.rfind('/') + 1);
+  if (name.empty()) return fmt::format("{}+{:#x}", file, record.offset);
+  return fmt::format("{} ({})", name, line.empty() ? file : line);
+}
+
+}  // namespace
+
+std::string place_of(const blocked::Record& record) {
+  if (record.module[0] == '\0') return "";
+  static std::map<std::pair<std::string, std::uint64_t>, std::string> known;
+  const std::pair key(std::string(text_of(record.module)), record.offset);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  // Many places of a large program must not keep weftrun from its ranks' output for long.
+  static std::uint64_t spent_ns = 0;
+  const std::uint64_t start = now_ns();
+  std::string& place = known[key];
+  place = find_place(record, spent_ns < kMostSpentNs);
+  spent_ns += now_ns() - start;
+  return place;
+}
+
+bool Watch::open(Rank& rank, bool at_once) {
+  if (rank.reader.is_open()) return true;
+  const std::uint64_t now = now_ns();
+  if (!at_once && now < rank.try_at_ns) return false;
+  if (open_in_tree(rank.pid, rank.reader, 0)) return true;
+  rank.pause_ns = std::clamp(rank.pause_ns * 2, kLeastPauseNs, kMostPauseNs);
+  rank.try_at_ns = now + rank.pause_ns;
+  return false;
+}
+
+std::optional<blocked::Found> Watch::read(const Rank& rank) const {
+  std::vector<blocked::Found> found = rank.reader.read();
+  if (found.empty()) return {};
+  return found.front();
+}
+
+Seen Watch::look(int number, bool with_place) {
+  Seen seen;
+  const auto at = ranks_.find(number);
+  if (at == ranks_.end()) return seen;
+  Rank& rank = at->second;
+  seen.is_readable = open(rank, true);
+  seen.is_stopped = is_stopped(rank.pid);
+  if (!seen.is_readable) return seen;
+  seen.found = read(rank);
+  if (with_place && seen.found) seen.place = place_of(seen.found->record);
+  return seen;
+}
+
+bool Watch::all_wait(std::uint64_t ns) {
+  for (auto& [number, rank] : ranks_) {
+    if (!open(rank, false)) return false;
+    const auto found = read(rank);
+    if (!found || found->waited_ns < ns || found->age_ns > kFreshNs) return false;
+  }
+  return true;
+}
+
+}  // namespace weft::weftrun

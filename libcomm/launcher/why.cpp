@@ -1,0 +1,408 @@
+#include "launcher/why.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+
+#include "launcher/binding.hpp"
+
+namespace weft::weftrun {
+namespace {
+
+using blocked::Found;
+using blocked::Message;
+using blocked::Record;
+using blocked::text_of;
+using blocked::Waits;
+using State = RankView::State;
+
+std::string name_group(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranges_of(ranks));
+}
+
+std::span<const Message> awaited_of(const Record& record) {
+  return {record.awaited.data(), std::min<std::size_t>(record.num_awaited, blocked::kMostMessages)};
+}
+std::span<const Message> unmatched_of(const Record& record) {
+  return {record.unmatched.data(),
+          std::min<std::size_t>(record.num_unmatched, blocked::kMostMessages)};
+}
+
+std::string name_comm(std::string_view name, std::uint32_t size) {
+  if (name == "MPI_COMM_WORLD" || name == "MPI_COMM_SELF") return std::string(name);
+  if (!name.empty()) return fmt::format("communicator \"{}\"", name);
+  return size == 0 ? "a communicator without a name"
+                   : fmt::format("a communicator of {} without a name", size);
+}
+std::string name_comm(const Record& record) {
+  return name_comm(text_of(record.comm), record.comm_size);
+}
+
+std::string name_tag(std::int32_t tag) {
+  if (tag == blocked::kAny) return ", any tag";
+  return tag < 0 ? "" : fmt::format(", tag {}", tag);  // negative ones are the library's own
+}
+
+std::string_view call_of(const Record& record) { return text_of(record.call); }
+
+bool is_probe(const Record& record) {
+  return call_of(record) == "MPI_Probe" || call_of(record) == "MPI_Mprobe";
+}
+
+// What makes two ranks a group; peers, bytes and times may differ.
+using Key = std::tuple<State, std::string, std::string, std::uint32_t, int, std::uint32_t, bool,
+                       int, std::string, std::string, bool>;
+Key key_of(const RankView& view) {
+  if (view.state != State::blocked)
+    return {view.state, "", "", 0, -1, 0, false, 0, "", "", view.is_stopped};
+  const Record& record = view.found.record;
+  const Message first = awaited_of(record).empty() ? Message() : awaited_of(record)[0];
+  return {view.state,
+          std::string(call_of(record)),
+          std::string(text_of(record.comm)),
+          record.context,
+          record.root,
+          record.num_awaited,
+          first.is_send != 0,
+          first.tag,
+          view.place,
+          std::string(text_of(first.comm)),
+          view.is_stopped};
+}
+
+std::string name_peers(const std::vector<const RankView*>& group) {
+  std::set<int> peers;
+  for (const RankView* view : group) peers.insert(awaited_of(view->found.record)[0].peer);
+  if (peers.contains(blocked::kAny)) return "any rank";
+  return name_group({peers.begin(), peers.end()});
+}
+
+std::string name_awaited(const std::vector<const RankView*>& group) {
+  const Record& record = group[0]->found.record;
+  const auto awaited = awaited_of(record);
+  if (awaited.empty()) return "";
+  const Message& first = awaited[0];
+  std::uint64_t least = UINT64_MAX, most = 0;
+  for (const RankView* view : group) {
+    least = std::min(least, awaited_of(view->found.record)[0].bytes);
+    most = std::max(most, awaited_of(view->found.record)[0].bytes);
+  }
+  std::string bytes =
+      least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+  if (first.is_send == 0) bytes = "up to " + (least == most ? bytes : fmt::format("{}", most));
+  const bool is_plain = record.num_awaited == 1;
+  std::string text = is_plain && record.waits == Waits::all ? " " : ", ";
+  if (!is_plain)
+    text += fmt::format("{} of {} requests, the first ", record.waits == Waits::any ? "one" : "all",
+                        record.num_awaited);
+  // The name of the call says what MPI_Recv and the like are; a request may be either.
+  const std::string_view call = call_of(record);
+  const bool is_request = call.starts_with("MPI_Wait") || call.starts_with("MPI_Sendrecv");
+  if (is_request) text += first.is_send != 0 ? "a send " : "a receive ";
+  text += fmt::format("{} {}{}", first.is_send != 0 ? "to" : "from", name_peers(group),
+                      name_tag(first.tag));
+  return is_probe(record) ? text : fmt::format("{}, {} bytes", text, bytes);
+}
+
+std::string describe(const std::vector<const RankView*>& group) {
+  std::vector<int> ranks;
+  std::uint64_t most = 0, least = UINT64_MAX;
+  for (const RankView* view : group) {
+    ranks.push_back(view->rank);
+    most = std::max(most, view->found.waited_ns);
+    least = std::min(least, view->found.waited_ns);
+  }
+  const std::string who = name_group(ranks);
+  const bool is_one = ranks.size() == 1;
+  switch (group[0]->state) {
+    case State::unknown:
+      return who + ": not in MPI, or not readable";
+    case State::running:
+      return fmt::format("{}: {} not wait in MPI{}", who, is_one ? "does" : "do",
+                         group[0]->is_stopped ? ", stopped by a signal" : "");
+    case State::left:
+      return fmt::format("{}: {} called MPI_Finalize", who, is_one ? "has" : "have");
+    case State::ended:
+      return fmt::format("{}: {} ended", who, is_one ? "has" : "have");
+    case State::blocked:
+      break;
+  }
+  const Record& record = group[0]->found.record;
+  std::string text = fmt::format("{}: {}{}", who, call_of(record), name_awaited(group));
+  if (record.root >= 0) text += fmt::format(", root {}", record.root);
+  if (record.context != 0) text += ", " + name_comm(record);
+  const double seconds = static_cast<double>(most) / 1e9;
+  text += fmt::format(", since {:.1f} s", seconds);
+  if (!group[0]->place.empty()) text += ", at " + group[0]->place;
+  if (group[0]->is_stopped) text += ", stopped by a signal";
+  return text;
+}
+
+// The wait-for graph over the ranks of a job.
+class Graph {
+ public:
+  explicit Graph(const std::vector<RankView>& ranks) {
+    for (const RankView& view : ranks) views_[view.rank] = &view;
+    mark_live();
+  }
+
+  std::optional<std::string> reason() const {
+    for (const auto find : {&Graph::gone_peer, &Graph::unlike_collectives, &Graph::near_message,
+                            &Graph::cycle, &Graph::nobody_sends})
+      if (auto text = (this->*find)()) return text;
+    return {};
+  }
+  bool is_all_stuck() const {
+    return std::ranges::none_of(views_, [this](const auto& entry) {
+      const State state = entry.second->state;
+      return state == State::unknown || state == State::running ||
+             (state == State::blocked && live_.contains(entry.first));
+    });
+  }
+
+ private:
+  const RankView* view(int rank) const {
+    const auto found = views_.find(rank);
+    return found == views_.end() ? nullptr : found->second;
+  }
+  bool is_stuck(int rank) const {
+    const RankView* one = view(rank);
+    return one != nullptr && one->state == State::blocked && !live_.contains(rank);
+  }
+  static bool is_gone(const RankView& one) {
+    return one.state == State::left || one.state == State::ended;
+  }
+  static bool same_collective(const Record& a, const Record& b) {
+    return b.waits == Waits::collective && a.context == b.context && call_of(a) == call_of(b) &&
+           a.root == b.root;
+  }
+
+  // The ranks of which one, or all, must act for this one to go on. Empty: not known.
+  std::vector<int> needed(const RankView& one) const {
+    const Record& record = one.found.record;
+    std::vector<int> ranks;
+    if (record.waits == Waits::collective) {
+      for (const auto& [rank, other] : views_)
+        if (rank != one.rank && record.has_member(static_cast<std::size_t>(rank)) &&
+            !(other->state == State::blocked && same_collective(record, other->found.record)))
+          ranks.push_back(rank);
+    } else if (record.waits != Waits::other) {
+      for (const Message& message : awaited_of(record)) {
+        if (message.peer != blocked::kAny) {
+          ranks.push_back(message.peer);
+          continue;
+        }
+        for (const auto& [rank, other] : views_)
+          if (rank != one.rank && record.has_member(static_cast<std::size_t>(rank)))
+            ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  bool may_go_on(const RankView& one) const {
+    const Record& record = one.found.record;
+    if (record.waits == Waits::other || record.is_outside != 0 || record.is_threaded != 0)
+      return true;
+    if (one.is_stopped) return true;
+    if (record.comm_size > blocked::kMostMembers) return true;
+    const auto awaited = awaited_of(record);
+    if (std::ranges::any_of(awaited, [](const Message& m) { return m.is_moving != 0; }))
+      return true;
+    const auto is_live = [this](int rank) { return live_.contains(rank); };
+    const std::vector<int> ranks = needed(one);
+    if (record.waits == Waits::collective) return std::ranges::all_of(ranks, is_live);
+    if (record.waits == Waits::any)
+      return record.num_awaited > awaited.size() || std::ranges::any_of(ranks, is_live);
+    // All of them, and each message from any rank by one that lives.
+    return std::ranges::all_of(awaited, [&](const Message& message) {
+      return message.peer == blocked::kAny ? std::ranges::any_of(ranks, is_live)
+                                           : is_live(message.peer);
+    });
+  }
+
+  void mark_live() {
+    for (const auto& [rank, one] : views_)
+      if (one->state == State::unknown || one->state == State::running) live_.insert(rank);
+    for (bool changes = true; changes;) {
+      changes = false;
+      for (const auto& [rank, one] : views_)
+        if (one->state == State::blocked && !live_.contains(rank) && may_go_on(*one))
+          changes = live_.insert(rank).second;
+    }
+  }
+
+  std::string describe_wait(const RankView& one) const {
+    const Record& record = one.found.record;
+    std::string text(call_of(record));
+    const auto awaited = awaited_of(record);
+    if (record.waits == Waits::collective) return fmt::format("{} on {}", text, name_comm(record));
+    if (awaited.empty()) return text;
+    return fmt::format(
+        "{} {} {}", text, awaited[0].is_send != 0 ? "to" : "from",
+        awaited[0].peer == blocked::kAny ? "any rank" : fmt::format("rank {}", awaited[0].peer));
+  }
+
+  std::optional<std::string> gone_peer() const {
+    for (const auto& [rank, one] : views_) {
+      if (!is_stuck(rank)) continue;
+      for (const int other : needed(*one)) {
+        const RankView* peer = view(other);
+        if (peer == nullptr || !is_gone(*peer)) continue;
+        if (one->found.record.waits == Waits::any) continue;
+        return fmt::format("rank {} waits in {} for rank {}, which has {}", rank,
+                           describe_wait(*one), other,
+                           peer->state == State::left ? "called MPI_Finalize" : "ended");
+      }
+    }
+    return {};
+  }
+
+  std::optional<std::string> unlike_collectives() const {
+    std::map<std::uint32_t, std::map<std::pair<std::string, int>, std::vector<int>>> by_comm;
+    std::map<std::uint32_t, const Record*> comms;
+    for (const auto& [rank, one] : views_) {
+      const Record& record = one->found.record;
+      if (!is_stuck(rank) || record.waits != Waits::collective) continue;
+      by_comm[record.context][{std::string(call_of(record)), record.root}].push_back(rank);
+      comms[record.context] = &record;
+    }
+    for (const auto& [context, calls] : by_comm) {
+      if (calls.size() < 2) continue;
+      std::string text;
+      for (const auto& [call, ranks] : calls)
+        text +=
+            fmt::format("{}{} in {}{}", text.empty() ? "" : " and ", name_group(ranks), call.first,
+                        call.second >= 0 ? fmt::format(" with root {}", call.second) : "");
+      const auto& first = calls.begin()->first.first;
+      const bool is_root = std::ranges::all_of(
+          calls, [&first](const auto& entry) { return entry.first.first == first; });
+      return fmt::format("the ranks of {} are in {}: {}", name_comm(*comms[context]),
+                         is_root ? "one collective with different roots" : "different collectives",
+                         text);
+    }
+    return {};
+  }
+
+  // A message that has come and matches no receive, of a rank that is waited for.
+  std::optional<std::string> near_message() const {
+    for (const auto& [rank, one] : views_) {
+      if (!is_stuck(rank)) continue;
+      for (const Message& wanted : awaited_of(one->found.record)) {
+        if (wanted.is_send != 0 || wanted.tag < blocked::kAny) continue;
+        const Message* nearest = nullptr;
+        std::size_t num = 0;
+        for (const Message& message : unmatched_of(one->found.record)) {
+          const bool is_from = wanted.peer == blocked::kAny || wanted.peer == message.peer;
+          const bool has_comm = message.context == wanted.context;
+          const bool has_tag = wanted.tag == blocked::kAny || wanted.tag == message.tag;
+          if (!is_from || (has_comm && has_tag)) continue;
+          const bool is_alike = nearest != nullptr && nearest->tag == message.tag &&
+                                nearest->context == message.context &&
+                                nearest->peer == message.peer;
+          if (is_alike) ++num;
+          // The same communicator is nearer than the same tag.
+          if (nearest == nullptr || (has_comm && nearest->context != wanted.context)) {
+            nearest = &message;
+            num = 1;
+          }
+        }
+        if (nearest == nullptr) continue;
+        const bool has_comm = nearest->context == wanted.context;
+        std::string text = fmt::format(
+            "rank {} waits for {}{} from {}, but the message{} that rank {} has sent it {} ", rank,
+            wanted.tag == blocked::kAny ? "a message" : fmt::format("tag {}", wanted.tag),
+            has_comm ? "" : fmt::format(" on {}", name_comm(text_of(wanted.comm), 0)),
+            wanted.peer == blocked::kAny ? "any rank" : fmt::format("rank {}", wanted.peer),
+            num == 1 ? "" : "s", nearest->peer, num == 1 ? "has" : "have");
+        text += fmt::format("tag {}", nearest->tag);
+        if (!has_comm) text += fmt::format(" on {}", name_comm(text_of(nearest->comm), 0));
+        return text;
+      }
+    }
+    return {};
+  }
+
+  // The first stuck rank that this one waits for; -1: none.
+  int next_of(const RankView& one) const {
+    if (one.found.record.waits == Waits::any && needed(one).size() > 1) return -1;
+    for (const Message& message : awaited_of(one.found.record))
+      if (message.peer == blocked::kAny) return -1;
+    for (const int rank : needed(one))
+      if (is_stuck(rank)) return rank;
+    return -1;
+  }
+
+  std::optional<std::string> cycle() const {
+    for (const auto& [start, first] : views_) {
+      if (!is_stuck(start)) continue;
+      std::vector<int> path;
+      for (int rank = start; rank >= 0 && std::ranges::find(path, rank) == path.end();
+           rank = next_of(*view(rank)))
+        path.push_back(rank);
+      if (next_of(*view(path.back())) != start) continue;
+      if (path.size() == 1)
+        return fmt::format("rank {} waits in {} for itself", start, describe_wait(*first));
+      constexpr std::size_t kMostNamed = 8;
+      std::string text;
+      for (std::size_t i = 0; i < std::min(path.size(), kMostNamed); ++i)
+        text += fmt::format("{}rank {} in {} for rank {}", i == 0 ? "" : ", ", path[i],
+                            describe_wait(*view(path[i])), path[(i + 1) % path.size()]);
+      if (path.size() > kMostNamed) text += fmt::format(" and {} more", path.size() - kMostNamed);
+      return fmt::format("{} ranks wait for each other: {}", path.size(), text);
+    }
+    return {};
+  }
+
+  std::optional<std::string> nobody_sends() const {
+    for (const auto& [rank, one] : views_) {
+      if (!is_stuck(rank)) continue;
+      for (const Message& message : awaited_of(one->found.record))
+        if (message.peer == blocked::kAny && message.is_send == 0)
+          return fmt::format(
+              "rank {} waits in {} for a message{} from any rank, and all that could send one wait "
+              "themselves or have ended",
+              rank, call_of(one->found.record),
+              message.tag == blocked::kAny ? "" : fmt::format(" of tag {}", message.tag));
+    }
+    return {};
+  }
+
+  std::map<int, const RankView*> views_;
+  std::set<int> live_;
+};
+
+}  // namespace
+
+std::vector<std::string> explain(const std::vector<RankView>& ranks) {
+  std::map<Key, std::vector<const RankView*>> groups;
+  for (const RankView& view : ranks) groups[key_of(view)].push_back(&view);
+  // In the order of their first ranks.
+  std::vector<const std::vector<const RankView*>*> ordered;
+  for (const auto& [key, group] : groups) ordered.push_back(&group);
+  std::ranges::sort(ordered, {}, [](const auto* group) { return group->front()->rank; });
+  constexpr std::size_t kMostGroups = 20;
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < std::min(ordered.size(), kMostGroups); ++i)
+    lines.push_back("  " + describe(*ordered[i]));
+  if (ordered.size() > kMostGroups)
+    lines.push_back(fmt::format("  and {} more groups of ranks", ordered.size() - kMostGroups));
+  if (const auto reason = reason_of(ranks)) lines.push_back("  because " + *reason);
+  return lines;
+}
+
+std::optional<std::string> reason_of(const std::vector<RankView>& ranks) {
+  return Graph(ranks).reason();
+}
+
+bool stands_still(const std::vector<RankView>& ranks) {
+  const bool any =
+      std::ranges::any_of(ranks, [](const RankView& view) { return view.state == State::blocked; });
+  return any && Graph(ranks).is_all_stuck();
+}
+
+}  // namespace weft::weftrun

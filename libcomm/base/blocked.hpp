@@ -50,9 +50,9 @@ struct Record {
   std::uint64_t since_ns = 0;  // of the host's monotonic clock
   std::uint64_t seen_ns = 0;   // when the record was written last
   std::int32_t rank = -1;
-  std::uint32_t context = 0;  // of the communicator; 0: none is known
-  std::uint32_t comm_size = 0;
-  std::int32_t root = -1;  // of a collective; -1: it has none
+  std::uint32_t context = 0;    // of the communicator
+  std::uint32_t comm_size = 0;  // 0: no communicator is known
+  std::int32_t root = -1;       // of a collective; -1: it has none
   Waits waits = Waits::other;
   std::uint8_t is_threaded = 0;  // other threads may call, too
   std::uint8_t is_outside = 0;   // it may wait for processes of other jobs

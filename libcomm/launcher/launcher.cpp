@@ -57,6 +57,14 @@ constexpr int kReportSignal = SIGURG;
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
+// Two inspections with the same numbers have found all ranks in the same waits.
+std::vector<std::uint64_t> waits_of(const std::vector<RankView>& views) {
+  std::vector<std::uint64_t> waits;
+  for (const RankView& view : views)
+    waits.push_back(view.state == RankView::State::blocked ? view.found.record.number : 0);
+  return waits;
+}
+
 std::string random_key() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return {};
@@ -475,11 +483,13 @@ void Launcher::wait_for_something() {
   if (reads_input) polls.push_back({0, POLLIN, 0});
 
   int timeout_ms = server_->timeout_ms();
+  std::uint64_t inspection_at_ns = UINT64_MAX;
+  if (inspection_) inspection_at_ns = inspection_->hosts_left > 0 ? inspection_->until_ns : 0;
   std::uint64_t silent_at_ns = UINT64_MAX;
   for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
   for (std::uint64_t at_ns :
        {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_, judge_at_ns_, silent_at_ns,
-        drain_until_ns_, look_at_ns_, inspection_ ? inspection_->until_ns : UINT64_MAX}) {
+        drain_until_ns_, look_at_ns_, inspection_at_ns}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -797,13 +807,10 @@ Launcher::Inspection Launcher::add_unheard(Inspection done) const {
 // A rank that is still in the wait in which it was a moment ago, and that has looked for messages
 // since, has no message on its way to it from one of which the same is true.
 void Launcher::judge_hang(const Inspection& now) {
-  std::vector<std::uint64_t> waits;
-  bool are_fresh = true;
-  for (const RankView& view : now.views) {
-    waits.push_back(view.state == RankView::State::blocked ? view.found.record.number : 0);
-    are_fresh = are_fresh && (view.state != RankView::State::blocked ||
-                              now.at_ns > seen_at_ns_ + view.found.age_ns);
-  }
+  std::vector<std::uint64_t> waits = waits_of(now.views);
+  const bool are_fresh = std::ranges::all_of(now.views, [&](const RankView& view) {
+    return view.state != RankView::State::blocked || now.at_ns > seen_at_ns_ + view.found.age_ns;
+  });
   if (!stands_still(now.views) || waits == reported_waits_) {
     seen_waits_.clear();
     return;
@@ -832,8 +839,11 @@ void Launcher::end_by_timeout(const std::vector<RankView>& views) {
                         options_.timeout_s)
           : fmt::format("the job did not end within {:g} s; {} still {}", options_.timeout_s,
                         name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
-  const bool any_waits = std::ranges::any_of(
-      views, [](const RankView& view) { return view.state == RankView::State::blocked; });
+  // Not what the user has just read.
+  const bool any_waits =
+      waits_of(views) != reported_waits_ && std::ranges::any_of(views, [](const RankView& view) {
+        return view.state == RankView::State::blocked;
+      });
   if (any_waits)
     for (const std::string& line : explain(views)) say(line);
   if (!ending_) end_job();

@@ -120,7 +120,7 @@ std::string describe(const std::vector<const RankView*>& group) {
   const bool is_one = ranks.size() == 1;
   switch (group[0]->state) {
     case State::unknown:
-      return who + ": not in MPI, or not readable";
+      return who + ": not in MPI, or not readable from here";
     case State::running:
       return fmt::format("{}: {} not wait in MPI{}", who, is_one ? "does" : "do",
                          group[0]->is_stopped ? ", stopped by a signal" : "");
@@ -134,7 +134,7 @@ std::string describe(const std::vector<const RankView*>& group) {
   const Record& record = group[0]->found.record;
   std::string text = fmt::format("{}: {}{}", who, call_of(record), name_awaited(group));
   if (record.root >= 0) text += fmt::format(", root {}", record.root);
-  if (record.context != 0) text += ", " + name_comm(record);
+  if (record.comm_size != 0) text += ", " + name_comm(record);
   const double seconds = static_cast<double>(most) / 1e9;
   text += fmt::format(", since {:.1f} s", seconds);
   if (!group[0]->place.empty()) text += ", at " + group[0]->place;
@@ -156,12 +156,9 @@ class Graph {
       if (auto text = (this->*find)()) return text;
     return {};
   }
+  // Ranks that wait for one that is gone learn of it by themselves.
   bool is_all_stuck() const {
-    return std::ranges::none_of(views_, [this](const auto& entry) {
-      const State state = entry.second->state;
-      return state == State::unknown || state == State::running ||
-             (state == State::blocked && live_.contains(entry.first));
-    });
+    return std::ranges::all_of(views_, [this](const auto& entry) { return is_stuck(entry.first); });
   }
 
  private:
@@ -213,7 +210,10 @@ class Graph {
     const auto awaited = awaited_of(record);
     if (std::ranges::any_of(awaited, [](const Message& m) { return m.is_moving != 0; }))
       return true;
-    const auto is_live = [this](int rank) { return live_.contains(rank); };
+    // Of a rank that is not seen nothing is known.
+    const auto is_live = [this](int rank) {
+      return live_.contains(rank) || view(rank) == nullptr;
+    };
     const std::vector<int> ranks = needed(one);
     if (record.waits == Waits::collective) return std::ranges::all_of(ranks, is_live);
     if (record.waits == Waits::any)
@@ -254,8 +254,8 @@ class Graph {
         const RankView* peer = view(other);
         if (peer == nullptr || !is_gone(*peer)) continue;
         if (one->found.record.waits == Waits::any) continue;
-        return fmt::format("rank {} waits in {} for rank {}, which has {}", rank,
-                           describe_wait(*one), other,
+        return fmt::format("rank {} waits for rank {}, in {}, which has {}", rank, other,
+                           describe_wait(*one),
                            peer->state == State::left ? "called MPI_Finalize" : "ended");
       }
     }
@@ -346,12 +346,15 @@ class Graph {
         path.push_back(rank);
       if (next_of(*view(path.back())) != start) continue;
       if (path.size() == 1)
-        return fmt::format("rank {} waits in {} for itself", start, describe_wait(*first));
+        return fmt::format("rank {} waits for itself, in {}", start, describe_wait(*first));
       constexpr std::size_t kMostNamed = 8;
       std::string text;
-      for (std::size_t i = 0; i < std::min(path.size(), kMostNamed); ++i)
-        text += fmt::format("{}rank {} in {} for rank {}", i == 0 ? "" : ", ", path[i],
-                            describe_wait(*view(path[i])), path[(i + 1) % path.size()]);
+      for (std::size_t i = 0; i < std::min(path.size(), kMostNamed); ++i) {
+        const RankView& one = *view(path[i]);
+        text += fmt::format("{}rank {} in {}", i == 0 ? "" : ", ", path[i], describe_wait(one));
+        if (one.found.record.waits == Waits::collective)
+          text += fmt::format(" for rank {}", path[(i + 1) % path.size()]);
+      }
       if (path.size() > kMostNamed) text += fmt::format(" and {} more", path.size() - kMostNamed);
       return fmt::format("{} ranks wait for each other: {}", path.size(), text);
     }

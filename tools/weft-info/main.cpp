@@ -15,6 +15,7 @@
 #include "tools/cli/cli.hpp"
 #include "tools/weft-info/collectives.hpp"
 #include "tools/weft-info/tune.hpp"
+#include "tools/weft-info/why.hpp"
 #include "weft/job.hpp"
 #include "weft/node.hpp"
 
@@ -105,6 +106,10 @@ int main(int argc, char** argv) {
                  "nothing else")
           .range(1, std::numeric_limits<pid_t>::max())
           .value_name("PID");
+  bool asks_why = false;
+  app.flag("--why", asks_why,
+           "of --attach: what the processes of its job on this host wait for in MPI")
+      .needs(attach);
   const cli::Option tunes =
       app.option("--tune", most,
                  "measure between two hosts, as in weftrun --hosts a,b -n 2 weft-info --tune, and "
@@ -119,7 +124,7 @@ int main(int argc, char** argv) {
   app.option("--secret", secret, "of --peer").needs(meets);
   if (const auto status = app.parse(argc, argv)) return *status;
 
-  if (attach.is_given()) return print_stats(pid);
+  if (attach.is_given()) return asks_why ? print_why(pid) : print_stats(pid);
   if (tunes.is_given()) {
     if (environment) return tune(settings, most);
     fprintf(stderr, "weft-info: %s\n", environment.text().c_str());

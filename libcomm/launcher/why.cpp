@@ -95,13 +95,13 @@ std::string name_awaited(const std::vector<const RankView*>& group) {
       least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
   if (first.is_send == 0) bytes = "up to " + (least == most ? bytes : fmt::format("{}", most));
   const bool is_plain = record.num_awaited == 1;
-  std::string text = is_plain && record.waits == Waits::all ? " " : ", ";
-  if (!is_plain)
-    text += fmt::format("{} of {} requests, the first ", record.waits == Waits::any ? "one" : "all",
-                        record.num_awaited);
   // The name of the call says what MPI_Recv and the like are; a request may be either.
   const std::string_view call = call_of(record);
   const bool is_request = call.starts_with("MPI_Wait") || call.starts_with("MPI_Sendrecv");
+  std::string text = is_request || !is_plain ? ", " : " ";
+  if (!is_plain)
+    text += fmt::format("{} of {} requests, the first ", record.waits == Waits::any ? "one" : "all",
+                        record.num_awaited);
   if (is_request) text += first.is_send != 0 ? "a send " : "a receive ";
   text += fmt::format("{} {}{}", first.is_send != 0 ? "to" : "from", name_peers(group),
                       name_tag(first.tag));
@@ -211,9 +211,7 @@ class Graph {
     if (std::ranges::any_of(awaited, [](const Message& m) { return m.is_moving != 0; }))
       return true;
     // Of a rank that is not seen nothing is known.
-    const auto is_live = [this](int rank) {
-      return live_.contains(rank) || view(rank) == nullptr;
-    };
+    const auto is_live = [this](int rank) { return live_.contains(rank) || view(rank) == nullptr; };
     const std::vector<int> ranks = needed(one);
     if (record.waits == Waits::collective) return std::ranges::all_of(ranks, is_live);
     if (record.waits == Waits::any)

@@ -89,7 +89,7 @@ Other:
 Output is forwarded in whole lines, the lines of two processes never mix. Standard input goes to
 rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all processes and to what they
 have started; a second SIGINT, SIGTERM or SIGQUIT kills them. None outlives weftrun, whatever ends
-it.
+it. After SIGURG it says what the ranks wait for in MPI, as it does by itself once none can go on.
 
 The exit status is that of the rank that failed first (128 + signal if a signal killed it), 1 if
 output could not be written, else 0.

@@ -55,7 +55,7 @@ struct Record {
   std::int32_t root = -1;       // of a collective; -1: it has none
   Waits waits = Waits::other;
   std::uint8_t is_threaded = 0;  // other threads may call, too
-  std::uint8_t is_outside = 0;   // it may wait for processes of other jobs
+  std::uint8_t is_outside = 0;   // it may go on without any rank: by another job, or the network
   char call[45] = {};            // "MPI_Recv"
   char comm[64] = {};            // its name; empty: it has none
   // Where the program made the call: an address of a file, and the symbol there, if it has one.

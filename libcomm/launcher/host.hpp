@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/hang/watch.hpp"
 #include "launcher/options.hpp"
-#include "launcher/watch.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {

@@ -739,8 +739,8 @@ void Launcher::look_for_hang() {
 }
 
 void Launcher::inspect(Why why) {
-  // One at a time; what the user and the time ask for goes before a look by itself.
-  if (inspection_ && inspection_->why >= Why::timeout) return;
+  // One at a time: a report goes before a look, and the end of the time before everything.
+  if (inspection_ && inspection_->why >= Why::hang_report && why != Why::timeout) return;
   const bool with_places = why >= Why::hang_report;
   const std::uint64_t now = now_ns();
   inspection_ = Inspection{

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "job/rendezvous_server.hpp"
+#include "launcher/hang/why.hpp"
 #include "launcher/host.hpp"
 #include "launcher/options.hpp"
 #include "launcher/output.hpp"
-#include "launcher/why.hpp"
 #include "weft/status.hpp"
 
 namespace weft::weftrun {

@@ -87,6 +87,10 @@ Engine::View Engine::view(const Request& request) {
       phase == kArriving || phase == kCopying || phase == kFragments || phase == kStreaming;
   return {request.peer, request.tag, request.length, !request.is_receive, is_moving};
 }
+bool Engine::has_under_way() const noexcept {
+  return std::ranges::any_of(impl_->fabrics->remote(),
+                             [](const auto* lanes) { return lanes->has_under_way(); });
+}
 void Engine::visit_unexpected(std::size_t most, void* object,
                               void (*f)(void*, const MessageInfo&, std::uint32_t)) {
   shared_->for_each([&](Impl& vci) {

@@ -139,6 +139,8 @@ class Engine {
     bool is_moving;
   };
   View view(const Request& request);
+  // Returns true if messages of this process may be under way in a network.
+  bool has_under_way() const noexcept;
   // null: none.
   void set_wait_observer(WaitObserver observer) noexcept;
   // Calls f(message, context) for the first `most` unmatched messages, with a lock held: it must

@@ -1,4 +1,4 @@
-#include "launcher/why.hpp"
+#include "launcher/hang/why.hpp"
 
 #include <catch2/catch.hpp>
 

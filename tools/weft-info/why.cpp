@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "job/boards.hpp"
-#include "launcher/watch.hpp"
-#include "launcher/why.hpp"
+#include "launcher/hang/watch.hpp"
+#include "launcher/hang/why.hpp"
 
 namespace weft {
 namespace {

@@ -517,6 +517,13 @@ std::size_t RemoteLanes::num_cut_off() const noexcept {
   }));
 }
 
+bool RemoteLanes::has_under_way() const noexcept {
+  const std::lock_guard lock(lock_);
+  return std::ranges::any_of(known_, [&](const RankPeer* peer) {
+    return is_alive(peer->rank) && (!peer->link.is_up() || peer->link.has_unsent());
+  });
+}
+
 void RemoteLanes::lose(RankPeer& peer, const char* why, LogLevel level) {
   if (!is_alive(peer.rank)) {
     // It has said goodbye, and is not listened to any more.

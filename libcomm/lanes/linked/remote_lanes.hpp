@@ -71,6 +71,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Loss loss_of(int rank) const noexcept { return life(rank).loss.load(std::memory_order_relaxed); }
   // The peers that this process cannot reach, and has not reached for half of the timeout.
   std::size_t num_cut_off() const noexcept;
+  // Returns true if messages may be on their way to or from a peer, as far as this side can know:
+  // a link is not up, or has messages that the peer has not confirmed.
+  bool has_under_way() const noexcept;
   // Peers that have ended so far: while it stays the same, no state has changed.
   std::uint32_t num_ends() const noexcept { return num_ends_.load(std::memory_order_acquire); }
   void leave() noexcept override;

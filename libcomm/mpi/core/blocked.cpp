@@ -218,7 +218,8 @@ void note_long_wait(const tagged::Awaited& awaited, std::uint64_t since_ns,
   record.is_threaded = process->thread_level == MPI_THREAD_MULTIPLE;
   set_text(record.call, walk.call + (walk.call[0] == 'P' ? 1 : 0));
   fill_place(walk.caller, record);
-  record.is_outside = awaited.context != tagged::kAnyContext && awaited.context >= kAcrossJobs;
+  record.is_outside = (awaited.context != tagged::kAnyContext && awaited.context >= kAcrossJobs) ||
+                      engine->has_under_way();
   const auto* what = static_cast<const WaitsFor*>(awaited.what);
   const Comm* of_requests = what != nullptr ? fill_awaited(*what, record) : nullptr;
   const std::uint32_t context = of_requests != nullptr ? of_requests->context : awaited.context;

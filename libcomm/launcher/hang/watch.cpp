@@ -1,4 +1,4 @@
-#include "launcher/watch.hpp"
+#include "launcher/hang/watch.hpp"
 
 #include <dirent.h>
 #include <errno.h>

@@ -57,10 +57,15 @@ int silence_ms(const Settings& settings,
 }
 
 int hang_report_ms(const Settings& settings,
-                   const std::vector<std::pair<std::string, std::string>>& environment) {
+                   const std::vector<std::pair<std::string, std::string>>& environment,
+                   const std::vector<Program>& programs) {
   Settings changed = settings;
-  for (const auto& [name, value] : environment)
-    if (name == "WEFT_HANG_REPORT_MS" && !changed.set("HANG_REPORT_MS", value)) break;
+  const auto take = [&changed](const auto& variables) {
+    for (const auto& [name, value] : variables)
+      if (name == "WEFT_HANG_REPORT_MS" && !changed.set("HANG_REPORT_MS", value)) return;
+  };
+  take(environment);
+  for (const Program& program : programs) take(program.environment);
   return changed.ms(Setting::hang_report_ms);
 }
 

@@ -22,8 +22,9 @@ int silence_ms(const Settings& settings,
                const std::vector<std::pair<std::string, std::string>>& environment,
                const std::vector<Program>& programs);
 
-// WEFT_HANG_REPORT_MS, as silence_ms() takes its setting; 0: no report.
+// WEFT_HANG_REPORT_MS of a job, as the last of these sets it; 0: no report.
 int hang_report_ms(const Settings& settings,
-                   const std::vector<std::pair<std::string, std::string>>& environment);
+                   const std::vector<std::pair<std::string, std::string>>& environment,
+                   const std::vector<Program>& programs);
 
 }  // namespace weft::weftrun

@@ -139,7 +139,7 @@ Status Launcher::start() {
   if (options_.display_map) display_map();
   // A wrong setting is the ranks' to report.
   if (Settings settings; Settings::from_environment(environ, settings))
-    hang_report_ms_ = hang_report_ms(settings, options_.environment);
+    hang_report_ms_ = hang_report_ms(settings, options_.environment, options_.programs);
   if (hang_report_ms_ > 0) look_at_ns_ = now_ns() + kLookNs;
   Assignment assignment;
   assignment.hang_report_ms = hang_report_ms_;

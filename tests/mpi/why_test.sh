@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 WEFT_HANG_REPORT_MS=0 "$weftrun" -n 3 --timeout 200 sh -c 'echo $$ >"$1.$WEFT_RANK"; exec "$2"' sh "$folder/pid" \
   "$program" 2>"$folder/errors" &
 job=$!
-trap 'kill "$job" 2>/dev/null; rm -rf "$folder"' EXIT
+trap 'kill "$job" 2>/dev/null || true; rm -rf "$folder"' EXIT
 
 # has TEXT COMMAND...: the command prints the text at some time; after a minute it is an error.
 has() {

@@ -91,6 +91,7 @@ TEST_CASE("nothing is said while one may go on") {
 
 TEST_CASE("ranks in one collective go on, those in different ones do not") {
   std::vector<RankView> ranks = {collective(0, 2, "MPI_Barrier"), collective(1, 2, "MPI_Barrier")};
+  ranks[0].found.waited_ns = 1'000'000'000;
   CHECK(!stands_still(ranks));
   ranks[1] = collective(1, 2, "MPI_Bcast", 0);
   CHECK(stands_still(ranks));
@@ -132,12 +133,30 @@ TEST_CASE("the nearest message that nobody receives is named") {
         "rank 0 has sent it has tag 7 on a communicator without a name");
 }
 
-TEST_CASE("a wait for a rank that is gone has a reason, but ends by itself") {
+TEST_CASE("a wait for a rank that is gone has a reason, but for one that has ended it ends") {
   std::vector<RankView> ranks = {receives(0, 2, 1, 7), running(1)};
-  ranks[1].state = RankView::State::left;
+  ranks[1].state = RankView::State::ended;
   CHECK(!stands_still(ranks));
+  CHECK(reason_of(ranks) == "rank 0 waits for rank 1, in MPI_Recv from rank 1, which has ended");
+  ranks[1].state = RankView::State::left;
+  CHECK(stands_still(ranks));
   CHECK(reason_of(ranks) ==
         "rank 0 waits for rank 1, in MPI_Recv from rank 1, which has called MPI_Finalize");
+  ranks[0] = collective(0, 2, "MPI_Finalize");
+  CHECK(reason_of(ranks) ==
+        "rank 0 is in MPI_Finalize, which rank 1 has left: they have made different collective "
+        "calls before");
+}
+
+TEST_CASE("a collective that all are in goes on, unless it takes long") {
+  std::vector<RankView> ranks = {collective(0, 2, "MPI_Barrier"), collective(1, 2, "MPI_Barrier")};
+  CHECK(stands_still(ranks));
+  CHECK(reason_of(ranks) ==
+        "all ranks of MPI_COMM_WORLD are in MPI_Barrier, which does not end: they have made "
+        "different collective calls on it before");
+  ranks[1].found.waited_ns = 1'900'000'000;
+  CHECK(!stands_still(ranks));
+  CHECK(!reason_of(ranks));
 }
 
 TEST_CASE("receives from any rank stand still when nobody is left to send") {

@@ -152,13 +152,15 @@ class Graph {
 
   std::optional<std::string> reason() const {
     for (const auto find : {&Graph::gone_peer, &Graph::unlike_collectives, &Graph::near_message,
-                            &Graph::cycle, &Graph::nobody_sends})
+                            &Graph::cycle, &Graph::nobody_sends, &Graph::alike_collectives})
       if (auto text = (this->*find)()) return text;
     return {};
   }
-  // Ranks that wait for one that is gone learn of it by themselves.
+  // Ranks that wait for one that has ended learn of it by themselves.
   bool is_all_stuck() const {
-    return std::ranges::all_of(views_, [this](const auto& entry) { return is_stuck(entry.first); });
+    return std::ranges::all_of(views_, [this](const auto& entry) {
+      return is_stuck(entry.first) || entry.second->state == State::left;
+    });
   }
 
  private:
@@ -213,6 +215,7 @@ class Graph {
     // Of a rank that is not seen nothing is known.
     const auto is_live = [this](int rank) { return live_.contains(rank) || view(rank) == nullptr; };
     const std::vector<int> ranks = needed(one);
+    if (record.waits == Waits::collective && ranks.empty()) return !is_old(one);
     if (record.waits == Waits::collective) return std::ranges::all_of(ranks, is_live);
     if (record.waits == Waits::any)
       return record.num_awaited > awaited.size() || std::ranges::any_of(ranks, is_live);
@@ -220,6 +223,17 @@ class Graph {
     return std::ranges::all_of(awaited, [&](const Message& message) {
       return message.peer == blocked::kAny ? std::ranges::any_of(ranks, is_live)
                                            : is_live(message.peer);
+    });
+  }
+
+  // All members are in the same call, and all have waited in it for longer than it may take: what
+  // they have called before did not fit.
+  bool is_old(const RankView& one) const {
+    constexpr std::uint64_t kLongNs = 2'000'000'000;
+    return std::ranges::all_of(views_, [&](const auto& entry) {
+      const RankView& other = *entry.second;
+      return !one.found.record.has_member(static_cast<std::size_t>(other.rank)) ||
+             other.found.waited_ns >= kLongNs;
     });
   }
 
@@ -252,6 +266,11 @@ class Graph {
         const RankView* peer = view(other);
         if (peer == nullptr || !is_gone(*peer)) continue;
         if (one->found.record.waits == Waits::any) continue;
+        if (call_of(one->found.record) == "MPI_Finalize")
+          return fmt::format(
+              "rank {} is in MPI_Finalize, which rank {} has left: they have made different "
+              "collective calls before",
+              rank, other);
         return fmt::format("rank {} waits for rank {}, in {}, which has {}", rank, other,
                            describe_wait(*one),
                            peer->state == State::left ? "called MPI_Finalize" : "ended");
@@ -282,6 +301,18 @@ class Graph {
       return fmt::format("the ranks of {} are in {}: {}", name_comm(*comms[context]),
                          is_root ? "one collective with different roots" : "different collectives",
                          text);
+    }
+    return {};
+  }
+
+  std::optional<std::string> alike_collectives() const {
+    for (const auto& [rank, one] : views_) {
+      const Record& record = one->found.record;
+      if (!is_stuck(rank) || record.waits != Waits::collective || !needed(*one).empty()) continue;
+      return fmt::format(
+          "all ranks of {} are in {}, which does not end: they have made different collective "
+          "calls on it before",
+          name_comm(record), call_of(record));
     }
     return {};
   }

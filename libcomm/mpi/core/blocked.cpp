@@ -183,7 +183,8 @@ void fill_unmatched(Record& record) {
   const std::size_t num = std::min<std::size_t>(record.num_awaited, blocked::kMostMessages);
   engine->each_unexpected(
       kMostScanned, [&](const tagged::MessageInfo& info, std::uint32_t context) {
-        if (info.tag < 0) return;  // of the library itself
+        // Of the library itself: collectives have the odd contexts.
+        if (info.tag < 0 || context % 2 != 0) return;
         const bool is_near = std::any_of(
             record.awaited.begin(), record.awaited.begin() + static_cast<std::ptrdiff_t>(num),
             [&info](const Message& message) {

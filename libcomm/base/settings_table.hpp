@@ -18,6 +18,9 @@ WEFT_SETTING(settings_file, "SETTINGS_FILE", "", text, user,
 WEFT_SETTING(hang_report_ms, "HANG_REPORT_MS", "2000", ms, user,
              "weftrun reports why a job stands still once all its ranks have waited for so long in "
              "calls of MPI that cannot end; 0: never")
+WEFT_SETTING(initial_errhandler, "INITIAL_ERRHANDLER", "mpi_errors_are_fatal", choice, user,
+             "mpi_errors_are_fatal|mpi_errors_abort|mpi_errors_return: the error handler that "
+             "MPI_COMM_WORLD and MPI_COMM_SELF have at first")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")

@@ -76,6 +76,8 @@ Ends:
                           when a process dies, exits with an error, or leaves the job without
                           finalizing: kill ends the others within a second (default), continue
                           lets them go on
+  --initial-errhandler mpi_errors_abort|mpi_errors_are_fatal|mpi_errors_return
+                          the error handler that MPI_COMM_WORLD and MPI_COMM_SELF have at first
 
 Other:
   --name-server H:P/KEY   where MPI programs publish names and look them up (default: this weftrun

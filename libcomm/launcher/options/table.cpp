@@ -86,6 +86,16 @@ Status set_on_death(A& a) {
   return {};
 }
 
+Status set_initial_errhandler(A& a) {
+  constexpr std::string_view kKnown[] = {"mpi_errors_abort", "mpi_errors_are_fatal",
+                                         "mpi_errors_return"};
+  if (std::ranges::find(kKnown, a.value) == std::end(kKnown))
+    return bad_value(a.option, a.value,
+                     "mpi_errors_abort, mpi_errors_are_fatal or mpi_errors_return");
+  a.options.environment.emplace_back("WEFT_INITIAL_ERRHANDLER", a.value);
+  return {};
+}
+
 Status set_kill_on_bad_exit(A& a) {
   if (!a.value.empty() && a.value != "0" && a.value != "1")
     return bad_value(a.option, a.value, "0 or 1");
@@ -211,6 +221,7 @@ const std::vector<OptionRow>& rows() {
        value,
        [](A& a) { return parse_seconds(a.option, a.value, a.options.timeout_s); }},
       {{"--on-death"}, value, set_on_death},
+      {{"--initial-errhandler"}, value, set_initial_errhandler},
       {{"--kill-on-bad-exit", "-K"}, optional_value, set_kill_on_bad_exit},
       {{"--enable-recovery", "--disable-auto-cleanup"},
        nothing,

@@ -199,14 +199,14 @@ void create_predefined_comms() {
   fill_comm(*world, std::make_shared<Group>(std::span<const int>(all)), nullptr, context_of(0, 0),
             context_of(0, 0) + 1);
   world->handle = MPI_COMM_WORLD;
-  world->errhandler = default_errhandler();
+  world->errhandler = initial_errhandler();
   set_name(*world, "MPI_COMM_WORLD");
   const int own = engine->rank();
   CommPtr self = new_comm({&own, 1});
   fill_comm(*self, std::make_shared<Group>(std::span<const int>(&own, 1)), nullptr,
             context_of(own, 1), context_of(own, 1) + 1);
   self->handle = MPI_COMM_SELF;
-  self->errhandler = default_errhandler();
+  self->errhandler = initial_errhandler();
   set_name(*self, "MPI_COMM_SELF");
   job_comm = world.release();
   own_comm = self.release();

@@ -9,8 +9,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/log.hpp"
+#include "base/settings.hpp"
 #include "base/shortage.hpp"
 #include "job/boards.hpp"
 #include "lanes/lanes.hpp"
@@ -28,6 +30,11 @@ ErrorHandler fatal_handler{ErrorHandler::Action::fatal, kAnyKind, nullptr, 1, MP
 ErrorHandler abort_handler{ErrorHandler::Action::abort, kAnyKind, nullptr, 1, MPI_ERRORS_ABORT};
 ErrorHandler return_handler{ErrorHandler::Action::give_back, kAnyKind, nullptr, 1,
                             MPI_ERRORS_RETURN};
+constexpr std::pair<ErrorHandler*, std::string_view> kNames[] = {
+    {&fatal_handler, "mpi_errors_are_fatal"},
+    {&abort_handler, "mpi_errors_abort"},
+    {&return_handler, "mpi_errors_return"},
+};
 
 Immortal<HandleTable<MPI_Errhandler, ErrorHandler, Kind::errhandler>> handlers;
 
@@ -222,7 +229,8 @@ int error_class_of_failure(Code code, const Comm* comm) noexcept {
 }
 
 int not_running(const char* function) {
-  // No communicator exists whose handler could be called; the initial handler ends the process.
+  // No communicator exists whose handler could be called.
+  if (initial_errhandler() == &return_handler) return MPI_ERR_OTHER;
   end_job(MPI_ERR_OTHER,
           fmt::format("{} was called {}", exported_name(function),
                       phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
@@ -258,6 +266,27 @@ MPI_Errhandler give(ErrorHandler* handler) {
 }
 
 ErrorHandler* default_errhandler() { return &fatal_handler; }
+
+ErrorHandler* initial_errhandler() {
+  static ErrorHandler* const handler = [] {
+    Settings settings;
+    if (!Settings::from_environment(environ, settings)) return &fatal_handler;
+    return find_errhandler(settings.text(Setting::initial_errhandler));
+  }();
+  return handler;
+}
+
+ErrorHandler* find_errhandler(std::string_view name) {
+  for (const auto& [handler, known] : kNames)
+    if (name == known) return handler;
+  return nullptr;
+}
+
+std::string_view name_of(const ErrorHandler* predefined) {
+  for (const auto& [handler, known] : kNames)
+    if (handler == predefined) return known;
+  return {};
+}
 
 ErrorHandler* retain(ErrorHandler* handler) {
   if (!is_static(handler)) handler->uses.fetch_add(1, std::memory_order_relaxed);

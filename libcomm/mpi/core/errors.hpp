@@ -26,6 +26,13 @@ struct ErrorHandler {
 // Returns the handler behind a handle, or null. Predefined handlers fit every kind of object.
 ErrorHandler* find_errhandler(MPI_Errhandler handle);
 ErrorHandler* default_errhandler();
+// That of MPI_COMM_WORLD, MPI_COMM_SELF and the parent's intercommunicator at first, and of errors
+// without a communicator while there is none (MPI 5.0, 9.3.1): WEFT_INITIAL_ERRHANDLER. A wrong
+// value is reported by MPI_Init.
+ErrorHandler* initial_errhandler();
+// The predefined handler with a name as MPI_INFO_ENV has it ("mpi_errors_return"); null: none.
+ErrorHandler* find_errhandler(std::string_view name);
+std::string_view name_of(const ErrorHandler* predefined);
 ErrorHandler* retain(ErrorHandler* handler);
 // Returns the handler's handle to the program, which is to free it.
 MPI_Errhandler give(ErrorHandler* handler);

@@ -1,11 +1,18 @@
 #include "mpi/core/info.hpp"
 
+#include <sys/utsname.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <mutex>
 #include <string_view>
 
 #include "mpi/core/call.hpp"
+#include "mpi/core/errors.hpp"
 #include "mpi/core/state.hpp"
 
 namespace weft::mpi {
@@ -13,9 +20,44 @@ namespace {
 
 Immortal<HandleTable<MPI_Info, Info, Kind::info>> infos;
 
+// The words of this process's command line.
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+void describe_start(Info& info) {
+  const std::vector<std::string> words = command_line();
+  if (!words.empty()) info.set("command", words[0]);
+  std::string arguments;
+  for (std::size_t i = 1; i < words.size(); ++i)
+    arguments += (arguments.empty() ? "" : " ") + words[i];
+  if (!arguments.empty()) info.set("argv", arguments);
+  if (is_running()) info.set("maxprocs", std::to_string(engine->size()));
+  utsname machine{};
+  if (uname(&machine) == 0) {
+    info.set("host", machine.nodename);
+    info.set("arch", machine.machine);
+  }
+  char folder[PATH_MAX];
+  if (getcwd(folder, sizeof folder) != nullptr) info.set("wdir", folder);
+  info.set("mpi_initial_errhandler", std::string(name_of(initial_errhandler())));
+  // Programs may have longer ones, but no more is ever given out of an info object.
+  for (auto& pair : info.pairs)
+    pair.second.resize(std::min<std::size_t>(pair.second.size(), MPI_MAX_INFO_VAL - 1));
+}
+
+// What MPI_INFO_ENV has: the keys of MPI 5.0, 11.2.1, that are known here. The number of processes
+// is known only while the library runs.
 Info& environment_info() {
-  static Info* const info = new Info;
-  return *info;
+  static Info* const running = new Info;
+  static Info* const outside = new Info;
+  static std::once_flag once[2];
+  Info& info = is_running() ? *running : *outside;
+  std::call_once(once[is_running()], [&info] { describe_start(info); });
+  return info;
 }
 
 // Checks a key: MPI_SUCCESS or the error class.

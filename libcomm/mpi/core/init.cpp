@@ -263,7 +263,7 @@ MPI_FUNCTION(Finalize)(void) {
     // Sessions may go on; they do not depend on what the program attached to these communicators.
     for (Comm* comm : {self_comm, world_comm}) {
       const std::lock_guard lock(comm->mutex);
-      release(std::exchange(comm->errhandler, default_errhandler()));
+      release(std::exchange(comm->errhandler, initial_errhandler()));
     }
     world_comm = nullptr;
     self_comm = nullptr;

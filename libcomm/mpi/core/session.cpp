@@ -55,7 +55,7 @@ Session* find_session(MPI_Session handle, int& code, const char* function) {
   Session* session = sessions->find(handle);
   if (session == nullptr)
     code = is_running() ? raise(nullptr, MPI_ERR_SESSION, function)
-                        : raise_with(default_errhandler(), MPI_ERR_SESSION, function,
+                        : raise_with(initial_errhandler(), MPI_ERR_SESSION, function,
                                      "there is no session now");
   return session;
 }
@@ -121,7 +121,7 @@ MPI_CONVERSIONS(Session, MPI_Session, sessions)
 MPI_FUNCTION(Session_init)(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* out) {
   ErrorHandler* handler = find_errhandler(errhandler);
   if (!is_for_sessions(handler))
-    return raise_with(default_errhandler(), MPI_ERR_ERRHANDLER, __func__, {});
+    return raise_with(initial_errhandler(), MPI_ERR_ERRHANDLER, __func__, {});
   if (out == nullptr) return raise_with(handler, MPI_ERR_ARG, __func__, "session is null");
   *out = MPI_SESSION_NULL;
   const Info* hints = find_info(info);
@@ -143,7 +143,7 @@ MPI_FUNCTION(Session_init)(MPI_Info info, MPI_Errhandler errhandler, MPI_Session
 
 MPI_FUNCTION(Session_finalize)(MPI_Session* handle) {
   if (handle == nullptr)
-    return raise_with(default_errhandler(), MPI_ERR_ARG, __func__, "session is null");
+    return raise_with(initial_errhandler(), MPI_ERR_ARG, __func__, "session is null");
   int code = MPI_SUCCESS;
   std::unique_ptr<Session> session(find_session(*handle, code, __func__));
   if (session == nullptr) return code;
@@ -229,7 +229,7 @@ MPI_FUNCTION(Group_from_session_pset)
 MPI_FUNCTION(Session_create_errhandler)
 (MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
   if (function == nullptr || errhandler == nullptr)
-    return raise_with(default_errhandler(), MPI_ERR_ARG, __func__,
+    return raise_with(initial_errhandler(), MPI_ERR_ARG, __func__,
                       "the function or errhandler is null");
   *errhandler = make_errhandler(Kind::session, reinterpret_cast<void (*)()>(function));
   return MPI_SUCCESS;

@@ -121,6 +121,14 @@ Status add_command(const Command& command, SpawnRequest& request) {
     request.hosts = value("host");
     if (request.hosts.empty()) request.hosts = value("hosts");
   }
+  if (const std::string handler = value("mpi_initial_errhandler"); !handler.empty()) {
+    if (!find_errhandler(handler))
+      return {Code::bad_argument,
+              fmt::format("the info's mpi_initial_errhandler '{}' is none of mpi_errors_abort, "
+                          "mpi_errors_are_fatal and mpi_errors_return",
+                          handler)};
+    request.environment.emplace_back("WEFT_INITIAL_ERRHANDLER", handler);
+  }
   const std::string lines = value("weft_env");
   for (std::string_view rest = lines; !rest.empty();) {
     const std::string_view line = next_part(rest, '\n');

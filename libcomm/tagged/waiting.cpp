@@ -73,7 +73,8 @@ class LongWait {
   }
   Engine::Shared& shared_;
   const Awaited awaited_;
-  std::uint64_t since_ = 0, next_ = 0;  // of the clock's first reading, which is not the start
+  // Since it sleeps, which is some milliseconds at most after its start.
+  std::uint64_t since_ = 0, next_ = 0;
   blocked::Slot slot_;
 };
 
@@ -104,7 +105,6 @@ void Waiting::progress_others() {
 void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
                    const Awaited& awaited) {
   const Counted counted(vci(), everywhere);
-  LongWait long_wait(shared, awaited);
   // Here, so that a sequence of waits that end at once polls the others, too.
   progress_others_at_times();
   // After every progress(), as an arrived message may let it go on.
@@ -133,7 +133,6 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
       if (i % round == 0) {
         if (has_remote.load(std::memory_order_relaxed)) sched_yield();
         const std::uint64_t now = now_ns();
-        long_wait.note(now);
         if (limit == 0) limit = now + spin_ns;
         if (now >= limit) break;
       }
@@ -148,11 +147,11 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
     shared.run_control();
     if (i % 16 == 0) {
       const std::uint64_t now = now_ns();
-      long_wait.note(now);
       if (limit == 0) limit = now + yield_ns;
       if (now >= limit) break;
     }
   }
+  LongWait long_wait(shared, awaited);
   auto& sleeping = local->sleeping(0);
   DoorbellSleep sleep(crowded);
   // Returns true if the next poll finds something to do without a ring of the doorbell. `seen`:

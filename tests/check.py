@@ -389,10 +389,11 @@ def mpi_tests(tally, phase, folder, options):
 # What does not need memory shared between processes, as no process has any there; nor measures the
 # memory of a process, to which libfabric adds its own.
 OFI_CASES = (r'^(p2p_|coll_|fuzz_|window-|window_epochs-|err_windows|flood_(?!small)|storm|types|'
-             r'death_(recv|any|barrier)|survive_(ft|revoke|loop)|handles|err_truncate)')
+             r'death_(recv|any|barrier)|survive_(ft|revoke|loop|shrunken_inter)|handles|err_truncate)')
 # What differs when some ranks share memory and others do not.
 HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|death_coll_\w+|inter|neighbor|p2p_order|p2p_probe|'
-               r'storm|storm_threads|types|window|window_epochs|fuzz_windows)-')
+               r'storm|storm_threads|types|window|window_epochs|fuzz_windows|'
+               r'survive_shrunken_(use|inter))-')
 
 
 def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):

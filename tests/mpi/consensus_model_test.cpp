@@ -30,6 +30,7 @@ struct ConsensusInspector {
     append_value(out, one.outcome);
     append_value(out, static_cast<std::uint8_t>(one.flags));
     append_value(out, static_cast<std::uint8_t>(one.context));
+    append_value(out, static_cast<std::uint8_t>(one.second_context));
     append(out, one.failed);
   }
   static void append(std::string& out, const Message& one) {
@@ -63,16 +64,17 @@ struct World {
   std::vector<std::deque<Message>> channels;  // from * size + to
   std::vector<bool> dead;
   std::vector<std::vector<Decision>> decisions;  // of each member, by round
-  int size, num_rounds, num_deaths_left;
+  int size, num_first, num_rounds, num_deaths_left;
 
   World(int the_size, int rounds, int deaths)
       : channels(static_cast<std::size_t>(the_size * the_size)),
         dead(static_cast<std::size_t>(the_size)),
         decisions(static_cast<std::size_t>(the_size)),
         size(the_size),
+        num_first(the_size / 2),
         num_rounds(rounds),
         num_deaths_left(deaths) {
-    for (int rank = 0; rank < size; ++rank) members.emplace_back(rank, size);
+    for (int rank = 0; rank < size; ++rank) members.emplace_back(rank, size, num_first);
   }
 
   std::deque<Message>& channel(int from, int to) {
@@ -112,6 +114,15 @@ struct World {
     }
     REQUIRE_FALSE(decision.failed.contains(rank));
     REQUIRE(!decision.failed.contains(static_cast<int>(decision.context) - 1));
+    // The second group's context is that of a living member, if one besides the coordinator is.
+    bool has_second = false;
+    for (int other = num_first; other < size; ++other) {
+      const bool takes_part =
+          other != static_cast<int>(decision.context) - 1 && !decision.failed.contains(other);
+      has_second = has_second || takes_part;
+      if (static_cast<int>(decision.second_context) - 1 == other) REQUIRE(takes_part);
+    }
+    REQUIRE(static_cast<int>(decision.second_context) > (has_second ? num_first : -1));
     const bool is_acknowledged = decision.failed.count() == 0;
     REQUIRE(decision.outcome ==
             (is_acknowledged ? Decision::Outcome::agreed : Decision::Outcome::unacknowledged));
@@ -144,7 +155,7 @@ struct World {
       dead[static_cast<std::size_t>(event)] = true;
       --num_deaths_left;
       for (int from = 0; from < size; ++from) channel(from, event).clear();
-      member(event) = Consensus(event, size);
+      member(event) = Consensus(event, size, num_first);
       return;
     }
     event -= size;

@@ -2,9 +2,10 @@
 
 namespace weft::mpi::ft {
 
-Consensus::Consensus(int rank, int size)
+Consensus::Consensus(int rank, int size, int num_first)
     : rank_(rank),
       size_(size),
+      num_first_(num_first),
       lost_(size),
       asked_(size),
       askers_(size),
@@ -82,7 +83,7 @@ void Consensus::step() {
 }
 
 Decision Consensus::compute() const {
-  Decision decision{round_, Decision::Outcome::agreed, mine_.flags, mine_.context, lost_};
+  Decision decision{round_, Decision::Outcome::agreed, mine_.flags, mine_.context, 0, lost_};
   MemberSet acknowledged = mine_.acknowledged;
   bool is_mismatched = false;
   for (int member = 0; member < size_; ++member) {
@@ -92,6 +93,11 @@ Decision Consensus::compute() const {
     decision.failed |= report.failed;
     acknowledged &= report.contribution.acknowledged;
     is_mismatched = is_mismatched || report.contribution.kind != mine_.kind;
+  }
+  for (int member = size_; --member >= num_first_;) {
+    const Report& report = reports_[static_cast<std::size_t>(member)];
+    if (member != rank_ && report.round == round_ && !decision.failed.contains(member))
+      decision.second_context = report.contribution.context;
   }
   if (!decision.failed.is_part_of(acknowledged))
     decision.outcome = Decision::Outcome::unacknowledged;

@@ -22,7 +22,7 @@ namespace weft::mpi::ft {
 struct Contribution {
   std::uint32_t kind = 0;     // of the call, the same at all members
   std::uint32_t flags = 0;    // the decision has those that all members set
-  std::uint32_t context = 0;  // that it offers; the decision has the coordinator's
+  std::uint32_t context = 0;  // that it offers; the decision has two of these
   MemberSet acknowledged;     // members whose death its user knows
 };
 
@@ -35,7 +35,8 @@ struct Decision {
   std::uint32_t round = 0;  // from 1; 0: there is none
   Outcome outcome = Outcome::agreed;
   std::uint32_t flags = 0;
-  std::uint32_t context = 0;
+  std::uint32_t context = 0;         // the coordinator's
+  std::uint32_t second_context = 0;  // of a living member of the second group, if there are two
   MemberSet failed;
   bool operator==(const Decision&) const = default;
 };
@@ -56,7 +57,8 @@ struct Message {
 
 class Consensus {
  public:
-  Consensus(int rank, int size);
+  // The first `num_first` members are the first group: all, unless there are two.
+  Consensus(int rank, int size, int num_first);
 
   // Begins the next round; not while one is under way.
   void start(const Contribution& contribution);
@@ -92,7 +94,7 @@ class Consensus {
   void send(int to, Message&& message) { messages_.emplace_back(to, std::move(message)); }
   Message decision_message() const { return {Message::Kind::decision, last_.round, {}, {}, last_}; }
 
-  int rank_, size_;
+  int rank_, size_, num_first_;
   bool active_ = false;
   std::uint32_t round_ = 0;
   Contribution mine_;

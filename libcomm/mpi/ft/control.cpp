@@ -98,11 +98,11 @@ bool run_control() {
 
 }  // namespace
 
-Agreements::Agreements(std::uint32_t context, std::vector<int> members)
+Agreements::Agreements(std::uint32_t context, std::vector<int> members, int num_first)
     : context_(context),
       members_(std::move(members)),
       rank_(static_cast<int>(std::ranges::find(members_, engine->rank()) - members_.begin())),
-      consensus_(rank_, size()) {}
+      consensus_(rank_, size(), num_first) {}
 
 std::uint32_t Agreements::take_turn() noexcept {
   const std::lock_guard lock(control->mutex);
@@ -243,7 +243,10 @@ bool Control::poll() {
 
 std::shared_ptr<Agreements> Control::agreements_in(const Comm& comm) {
   std::shared_ptr<Agreements>& place = agreements[comm.context];
-  if (place == nullptr) place.reset(new Agreements(comm.context, members_of(comm)));
+  if (place == nullptr) {
+    const Group& first = comm.is_inter() && !leads(comm) ? *comm.remote : *comm.group;
+    place.reset(new Agreements(comm.context, members_of(comm), first.size()));
+  }
   return place;
 }
 

@@ -33,7 +33,7 @@ class Agreements {
 
  private:
   friend struct Control;
-  Agreements(std::uint32_t context, std::vector<int> members);
+  Agreements(std::uint32_t context, std::vector<int> members, int num_first);
 
   const std::uint32_t context_;
   const std::vector<int> members_;  // world ranks, in the same order at all members
@@ -46,7 +46,8 @@ class Agreements {
   bool is_watching_ = false;
 };
 
-// All members of a communicator, of both groups, in an order that all of them know.
+// All members of a communicator, of both groups, in an order that all of them know: first those of
+// the group that leads.
 std::vector<int> members_of(const Comm& comm);
 // The agreements of a communicator, made at the first call.
 std::shared_ptr<Agreements> agreements_of(const Comm& comm);

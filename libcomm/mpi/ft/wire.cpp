@@ -16,6 +16,7 @@ void append(std::string& bytes, const Decision& decision) {
   append_value(bytes, static_cast<std::uint32_t>(decision.outcome));
   append_value(bytes, decision.flags);
   append_value(bytes, decision.context);
+  append_value(bytes, decision.second_context);
   append(bytes, decision.failed);
 }
 
@@ -33,6 +34,7 @@ bool read(ByteReader& reader, int size, Decision& decision) {
   decision.outcome = static_cast<Decision::Outcome>(outcome);
   decision.flags = reader.value<std::uint32_t>();
   decision.context = reader.value<std::uint32_t>();
+  decision.second_context = reader.value<std::uint32_t>();
   return read(reader, size, decision.failed);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The control messages of fault tolerance as bytes: version 1; the page is docs/design/wire.md. The
+// The control messages of fault tolerance as bytes: version 2; the page is docs/design/wire.md. The
 // receiver checks every field before use.
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace weft::mpi::ft {
 // Every message begins with it.
 struct ControlHead {
   static constexpr std::uint16_t kMagic = 0x5446;  // "FT"
-  static constexpr std::uint8_t kVersion = 1;
+  static constexpr std::uint8_t kVersion = 2;
   // Revocation; else a Message::Kind, with the rest of the message behind the head.
   static constexpr std::uint8_t kRevoke = 16;
   std::uint16_t magic;

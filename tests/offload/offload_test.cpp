@@ -22,7 +22,8 @@ namespace {
 
 const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
                   kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND"),
-                  kSurvive = std::getenv("SURVIVE"), kNumbers = std::getenv("NUMBERS");
+                  kSurvive = std::getenv("SURVIVE"), kShrunken = std::getenv("SHRUNKEN"),
+                  kNumbers = std::getenv("NUMBERS");
 
 struct SwitchProcess {
   explicit SwitchProcess(std::vector<std::string> options) {
@@ -391,6 +392,22 @@ TEST_CASE("those who wait for one of their node hear that it has given up") {
   INFO(run.out() << run.err());
   CHECK(code == 128 + SIGKILL);  // not that of the deadline
   for (int rank = 0; rank < 3; ++rank) CHECK(has(run.out(), fmt::format("rank {}: told\n", rank)));
+}
+
+TEST_CASE("a job that has lost processes goes on through the switch") {
+  // Two of the three nodes lose one of their two processes, one after the other.
+  World world({3, 2, 1, 1, 0});
+  auto run =
+      world.start("node", {"use", "3"}, "info", "30000", {}, kShrunken, {"--on-death", "continue"});
+  const int code = run->wait(110'000);
+  const std::string err = run->err();
+  INFO(run->out() << err);
+  CHECK(code == 128 + SIGKILL);
+  CHECK(run->out() == "as expected\n");
+  CHECK_FALSE(has(err, "stays with the hosts"));
+  // Of the whole job and of the shrunken ones, by the leaders of all nodes.
+  const std::regex many("[1-9][0-9]+ operations by the switch, [0-9]+ fetched [a-z ]+, 0 by hosts");
+  CHECK(std::distance(std::sregex_iterator(err.begin(), err.end(), many), {}) == 3 * 3);
 }
 
 TEST_CASE("a job has a quota of slots, all its communicators together") {

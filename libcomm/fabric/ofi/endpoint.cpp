@@ -1,28 +1,30 @@
 #include "fabric/ofi/endpoint.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <rdma/fi_errno.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/shortage.hpp"
 #include "fabric/ofi/library.hpp"
+#include "fabric/ofi/listeners.hpp"
 
 namespace weft::ofi {
 namespace {
 
 // The interval at which a sleeper polls where the provider cannot wake it.
 constexpr long kLookNs = 500'000;
+
+void close_ep(fid_ep* ep) {
+  forget_listener(ep);
+  fi_close(&ep->fid);
+}
 
 Status failed(const char* what, int error) {
   return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, error_text(error))};
@@ -184,29 +186,6 @@ Status Endpoint::open_objects() {
   return {};
 }
 
-namespace {
-
-// A program that this process starts must not keep the listener at this address: whoever asks there
-// after the end of this process is to be refused. libfabric leaves its descriptors to programs.
-void close_on_exec(const std::string& address) noexcept {
-  DIR* const folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder)) {
-    const int fd = atoi(entry->d_name);  // "." and "..": 0, which does not listen
-    int listens = 0;
-    socklen_t length = sizeof listens;
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
-    sockaddr_storage own{};
-    length = sizeof own;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        length <= address.size() && std::memcmp(&own, address.data(), length) == 0)
-      fcntl(fd, F_SETFD, FD_CLOEXEC);
-  }
-  closedir(folder);
-}
-
-}  // namespace
-
 Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   int error = fi_endpoint(domain_, info_, &ep, nullptr);
   if (error != 0) return failed("fi_endpoint", error);
@@ -224,7 +203,7 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   address.resize(length);
   error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
-  close_on_exec(address);
+  keep_listener(ep, address);
   return {};
 }
 
@@ -234,14 +213,14 @@ Status Endpoint::add_opener(fid_ep*& ep, std::string& address) {
   if (status) {
     openers_.push_back(ep);
   } else if (ep != nullptr) {
-    fi_close(&std::exchange(ep, nullptr)->fid);
+    close_ep(std::exchange(ep, nullptr));
   }
   return status;
 }
 
 void Endpoint::close_opener(fid_ep* ep) {
   std::erase(openers_, ep);
-  fi_close(&ep->fid);
+  close_ep(ep);
 }
 
 bool Endpoint::try_wait() noexcept {
@@ -256,8 +235,8 @@ bool Endpoint::try_wait() noexcept {
 
 Endpoint::~Endpoint() {
   if (timer_ >= 0) close(timer_);
-  for (fid_ep* opener : openers_) fi_close(&opener->fid);
-  if (ep_ != nullptr) fi_close(&ep_->fid);
+  for (fid_ep* opener : openers_) close_ep(opener);
+  if (ep_ != nullptr) close_ep(ep_);
   if (bell_ != nullptr) fi_close(&bell_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);
   if (av_ != nullptr) fi_close(&av_->fid);

@@ -3,8 +3,9 @@
  *   outage SECONDS   rounds of messages, collectives and remote memory, all results checked. Rank 0
  *                    says "ready" once they run, and "as expected" at the end.
  *   outage until     the same until an error, which every rank says, with the seconds since the
- *                    last good round: "error after N: TEXT". Exit status 3.
+ *                    last good round: "error of rank R after N: TEXT". Exit status 3.
  *   outage parent    the same, by processes that have started a program: "child PID".
+ *   outage forked    the same, by processes that have forked.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -28,16 +29,17 @@ static void must(int code) {
   int length = 0;
   if (code == MPI_SUCCESS) return;
   MPI_Error_string(code, text, &length);
-  printf("%s after %.1f: %s\n", until ? "error" : "failed", MPI_Wtime() - last_good, text);
+  printf("error of rank %d after %.1f: %s\n", rank, MPI_Wtime() - last_good, text);
   fflush(stdout);
   if (!until) MPI_Abort(MPI_COMM_WORLD, 1);
   sleep(4); /* the others are to find the same, and not this end */
   exit(3);
 }
 
-static void start_child(void) {
+static void start_child(int starts_program) {
   const pid_t child = fork();
   if (child == 0) {
+    if (!starts_program) sleep(120);
     execlp("sleep", "sleep", "120", NULL);
     _exit(1);
   }
@@ -98,14 +100,15 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  const int is_parent = argc > 1 && strcmp(argv[1], "parent") == 0;
+  const int forks = argc > 1 && strcmp(argv[1], "forked") == 0;
+  const int is_parent = forks || (argc > 1 && strcmp(argv[1], "parent") == 0);
   until = is_parent || (argc > 1 && strcmp(argv[1], "until") == 0);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   must(MPI_Win_allocate(2 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
                         &win));
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   memory[0] = memory[1] = 0;
-  if (is_parent) start_child();
+  if (is_parent) start_child(!forks);
   must(MPI_Barrier(MPI_COMM_WORLD));
   const double begin = MPI_Wtime();
   for (int round = 0, go_on = 1; go_on; ++round) {

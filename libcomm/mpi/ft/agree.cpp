@@ -36,8 +36,27 @@ bool AgreementOperation::advance(Code& code) {
   return true;
 }
 
+namespace {
+
+// Without a request, as nobody else advances it.
+int run_here(Comm& comm, AgreementOperation& operation, const char* function) {
+  (void)operation.start();
+  Code code = Code::ok;
+  wait_progressing([&] {
+    bool is_over = true;
+    if (or_no_memory([&] { is_over = operation.advance(code); }) != Code::ok)
+      code = Code::no_memory;
+    return is_over;
+  });
+  const int error = operation.failure(code, &comm);
+  return error == MPI_SUCCESS ? MPI_SUCCESS : raise(&comm, error, function);
+}
+
+}  // namespace
+
 int run(Comm& comm, std::unique_ptr<AgreementOperation> operation, MPI_Request* out,
         const char* function) {
+  if (out == nullptr && !engine->is_threaded()) return run_here(comm, *operation, function);
   RequestPtr made(new_request(&comm, RequestObject::Kind::operation));
   if (made == nullptr) return raise(&comm, MPI_ERR_NO_MEM, function);
   (void)operation->start();

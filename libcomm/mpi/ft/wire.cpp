@@ -52,6 +52,7 @@ std::string encode_revoke(std::uint32_t context) {
 
 std::string encode(std::uint32_t context, const Message& message) {
   std::string bytes;
+  bytes.reserve(128 + 24 * message.failed.words().size());
   append_value(bytes, head_of(static_cast<std::uint8_t>(message.kind), context));
   append_value(bytes, message.round);
   if (message.kind == Message::Kind::report) {

@@ -393,7 +393,7 @@ OFI_CASES = (r'^(p2p_|coll_|fuzz_|window-|window_epochs-|err_windows|flood_(?!sm
 # What differs when some ranks share memory and others do not.
 HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|death_coll_\w+|inter|neighbor|p2p_order|p2p_probe|'
                r'storm|storm_threads|types|window|window_epochs|fuzz_windows|'
-               r'survive_shrunken_(use|inter))-')
+               r'survive_(loop|shrunken_(use|inter)))-')
 
 
 def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):

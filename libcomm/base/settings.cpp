@@ -25,9 +25,9 @@ constexpr SettingRow kRows[] = {
 constexpr std::string_view kPrefix = "WEFT_";
 
 // Set by whatever starts the job, or read by the compiler wrappers; not for users, hence no rows.
-constexpr std::string_view kLauncherNames[] = {"RANK",        "SIZE",       "RENDEZVOUS", "JOB_KEY",
-                                               "LAUNCHER",    "APP_NUMBER", "CC",         "CXX",
-                                               "PROFILE_OUT", "PARENT",     "NAME_SERVER"};
+constexpr std::string_view kLauncherNames[] = {
+    "RANK",         "SIZE", "RENDEZVOUS", "JOB_KEY",     "LAUNCHER", "APP_NUMBER",
+    "CRASH_SOCKET", "CC",   "CXX",        "PROFILE_OUT", "PARENT",   "NAME_SERVER"};
 
 const SettingRow* find_row(std::string_view name) {
   for (const SettingRow& row : kRows)

@@ -18,6 +18,7 @@
 #include "base/os/thread.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
+#include "job/crash.hpp"
 #include "job/rendezvous_link.hpp"
 #include "job/rendezvous_server.hpp"
 #include "job/rendezvous_wire.hpp"
@@ -399,6 +400,7 @@ Status read_rendezvous_parameters(RendezvousParameters& parameters) {
 
 Status make_rendezvous_board(const RendezvousParameters& parameters, int timeout_ms,
                              std::unique_ptr<Board>& board) {
+  if (parameters.server_is_launcher) crash::tell_launcher(parameters.rank);
   std::unique_ptr<ServerThread> server;
   if (parameters.rank == 0 && !parameters.server_is_launcher) {
     Status status = ServerThread::start(parameters, server);

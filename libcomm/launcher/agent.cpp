@@ -46,6 +46,11 @@ class Agent final : public HostEvents {
   void closed(int rank, Stream stream) override {
     report(Message::closed, body(rank).word(static_cast<std::size_t>(stream)));
   }
+  void crashed(const Crash& crash) override {
+    Body message;
+    append(message, crash);
+    report(Message::crashed, message);
+  }
   void exited(int rank, int wait_status) override {
     report(Message::exited, body(rank).word(static_cast<std::size_t>(wait_status)));
   }

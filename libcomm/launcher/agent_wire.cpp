@@ -62,7 +62,7 @@ std::string encode(const Assignment& assignment) {
   for (const std::string& address : assignment.rendezvous) body.text(address);
   body.text(assignment.key);
   body.word(static_cast<std::size_t>(assignment.visitor));
-  body.word(static_cast<std::size_t>(assignment.hang_report_ms));
+  body.word(static_cast<std::size_t>(assignment.hang_report_ms)).word(assignment.core);
   return make_message(Message::start, body);
 }
 
@@ -95,6 +95,7 @@ bool decode(std::string_view bytes, Assignment& assignment) {
   assignment.key = reader.text();
   assignment.visitor = static_cast<int>(reader.word());
   assignment.hang_report_ms = static_cast<int>(reader.word());
+  assignment.core = reader.word() != 0;
   return reader.complete() && !assignment.programs.empty() && !assignment.ranks.empty() &&
          !assignment.rendezvous.empty();
 }
@@ -116,6 +117,27 @@ bool decode(BodyReader& reader, Seen& seen) {
     memcpy(&seen.found.emplace(), bytes.data(), bytes.size());
     seen.place = reader.text();
   }
+  return reader.complete();
+}
+
+void append(Body& body, const Crash& crash) {
+  body.word(static_cast<std::size_t>(crash.rank)).word(static_cast<std::size_t>(crash.process));
+  body.word(static_cast<std::size_t>(crash.signal));
+  body.text(crash.cause).text(crash.call).text(crash.no_stack).text(crash.core);
+  body.word(crash.stack.size());
+  for (const std::string& place : crash.stack) body.text(place);
+}
+
+bool decode(BodyReader& reader, Crash& crash) {
+  crash.rank = static_cast<int>(reader.word());
+  crash.process = static_cast<int>(reader.word());
+  crash.signal = static_cast<int>(reader.word());
+  crash.cause = reader.text();
+  crash.call = reader.text();
+  crash.no_stack = reader.text();
+  crash.core = reader.text();
+  for (std::uint32_t n = reader.word(); n > 0 && reader.ok(); --n)
+    crash.stack.emplace_back(reader.text());
   return reader.complete();
 }
 

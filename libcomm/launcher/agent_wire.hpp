@@ -16,6 +16,7 @@
 //                                                    inspected   number rank, a Seen
 //                                                    all_inspected number
 //                                                    waiting     whether all its ranks wait
+//                                                    crashed     a Crash, without its host
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@
 
 namespace weft::weftrun {
 
-inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 5\n";
+inline constexpr std::string_view kGreeting = "\x01weftrun agent, version 6\n";
 inline constexpr std::size_t kMaxFrameBytes = 16u << 20;
 // The most bytes of the input that may be on their way to rank 0.
 inline constexpr std::size_t kInputWindowBytes = 256u << 10;
@@ -49,6 +50,7 @@ enum class Message : std::uint32_t {
   inspected,
   all_inspected,
   waiting,
+  crashed,
 };
 
 // The body of a message, put together word by word.
@@ -80,6 +82,8 @@ bool decode(std::string_view body, Assignment& assignment);
 // The record of a Seen goes as it is in memory: the agent is of the same version.
 void append(Body& body, const Seen& seen);
 bool decode(rendezvous::BodyReader& reader, Seen& seen);
+void append(Body& body, const Crash& crash);
+bool decode(rendezvous::BodyReader& reader, Crash& crash);
 
 // One end of the conversation: two descriptors, made non-blocking, which stay the caller's.
 class Channel {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/crash/report.hpp"
 #include "launcher/hang/watch.hpp"
 #include "launcher/options.hpp"
 #include "weft/status.hpp"
@@ -37,6 +38,7 @@ struct Assignment {
   std::string key;
   int visitor = 0;  // by which number the server knows a remote host
   int hang_report_ms = 0;
+  bool core = false;  // ranks may leave core files
 };
 
 // Which of the programs a rank runs.
@@ -57,6 +59,8 @@ class HostEvents {
   virtual void started(int rank, pid_t pid) = 0;
   virtual void wrote(int rank, Stream stream, std::string_view bytes) = 0;
   virtual void closed(int rank, Stream stream) = 0;
+  // A rank is about to end by a signal; its exit follows.
+  virtual void crashed(const Crash& crash) = 0;
   virtual void exited(int rank, int wait_status) = 0;
   // The host is lost, and the state of its ranks unknown; no event follows.
   virtual void lost(int host, const Status& why) = 0;

@@ -143,6 +143,7 @@ Status Launcher::start() {
   if (hang_report_ms_ > 0) look_at_ns_ = now_ns() + kLookNs;
   Assignment assignment;
   assignment.hang_report_ms = hang_report_ms_;
+  assignment.core = options_.core;
   assignment.job_size = options_.num_ranks;
   assignment.programs = options_.programs;
   assignment.binding = options_.binding;
@@ -332,6 +333,7 @@ int Launcher::run() {
     wait_for_something();
     take_signals();
     for (auto& host : hosts_) host->serve();
+    report_crashes();
     write_output();
     judge_exits();
     reap_children();
@@ -596,6 +598,18 @@ void Launcher::closed(int rank, Stream stream) {
   (stream == Stream::out ? entry.out_open : entry.err_open) = false;
 }
 
+void Launcher::crashed(const Crash& crash) {
+  if (!valid(crash.rank)) return;
+  crashes_.push_back(crash);
+  crashes_.back().host = name_of_host(static_cast<std::size_t>(rank_at(crash.rank).host));
+  core_files_[crash.rank] = crash.core;
+}
+
+// What the ranks wrote before comes first.
+void Launcher::report_crashes() {
+  for (const std::string& line : crash_reports_.lines_of(std::exchange(crashes_, {}))) say(line);
+}
+
 void Launcher::exited(int rank, int wait_status) {
   if (!valid(rank) || !rank_at(rank).running) return;
   rank_at(rank).running = false;
@@ -680,8 +694,20 @@ void Launcher::judge(const Exit& exit) {
   const auto host = static_cast<std::size_t>(rank.host);
   const std::string where = is_local(host) ? "" : fmt::format(" on {}", entries_[host].name);
   say(fmt::format("rank {} (pid {}{}) {}", exit.rank, rank.pid, where, how));
+  if (options_.core && WIFSIGNALED(exit.wait_status)) say(core_line(exit));
   fail(status);
   if (dead && options_.on_death == OnDeath::kill) end_job();
+}
+
+// Where the core file is, of a rank that the kernel has written one of, or would have.
+std::string Launcher::core_line(const Exit& exit) const {
+  const auto core = core_files_.find(exit.rank);
+  const std::string file = core == core_files_.end() ? "where core_pattern says" : core->second;
+  if (WCOREDUMP(exit.wait_status)) return fmt::format("  its core file: {}", file);
+  return fmt::format(
+      "  there is no core file of it (it would be: {}): the signal leaves none, the hard limit "
+      "(ulimit -Hc) is 0, or the folder cannot be written",
+      file);
 }
 
 void Launcher::take_abort_request() {

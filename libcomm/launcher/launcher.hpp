@@ -72,6 +72,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void started(int rank, pid_t pid) override;
   void wrote(int rank, Stream stream, std::string_view bytes) override;
   void closed(int rank, Stream stream) override;
+  void crashed(const Crash& crash) override;
   void exited(int rank, int wait_status) override;
   void lost(int host, const Status& why) override;
   void inspected(int number, int rank, const Seen& seen) override;
@@ -102,8 +103,10 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void wait_for_something();
   void take_signals();
   void stop_with_terminal();
+  void report_crashes();
   void judge_exits();
   void judge(const Exit& exit);
+  std::string core_line(const Exit& exit) const;
   void take_lost_visitors();
   void take_abort_request();
   bool holds_abort_of(int rank) const;
@@ -138,7 +141,10 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::vector<HostEntry> entries_;  // the hosts that have ranks
   std::vector<std::vector<int>> placed_;
   std::vector<Rank> ranks_;
-  std::vector<Exit> exits_;  // not judged yet
+  std::vector<Exit> exits_;     // not judged yet
+  std::vector<Crash> crashes_;  // not reported yet
+  CrashReports crash_reports_;
+  std::map<int, std::string> core_files_;  // where those of ranks that crash go
   std::vector<Child> children_;
   Sink stdout_{1}, stderr_{2};
   // One sink if both are the same file, so that a line of one is not cut by a line of the other.

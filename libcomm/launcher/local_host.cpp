@@ -83,6 +83,8 @@ Status LocalHost::start(const Assignment& assignment) {
     input_sink_ = input[1];
     fcntl(input_sink_, F_SETFL, O_NONBLOCK);
   }
+  // An empty one, too: this process may be a rank of another job.
+  assignment_.environment.emplace_back(crash::kSocketVariable, desk_.name());
   status = start_supervisor(input[0]);
   if (input[0] > 0) close(input[0]);
   for (std::size_t place = 0; place < assignment_.ranks.size() && status; ++place)
@@ -181,6 +183,7 @@ void LocalHost::add_polls(std::vector<pollfd>& polls) {
   }
   if (!input_.empty()) polls.push_back({input_sink_, POLLOUT, 0});
   if (supervisor_ >= 0) polls.push_back({supervisor_, POLLIN, 0});
+  desk_.add_polls(polls);
 }
 
 void LocalHost::serve() {
@@ -189,7 +192,16 @@ void LocalHost::serve() {
     read_output(number, Stream::err, rank.err);
   }
   write_input();
+  take_crashes();
   take_reports();
+}
+
+void LocalHost::take_crashes() {
+  const auto is_of = [this](int number, pid_t process) {
+    const auto rank = ranks_.find(number);
+    return rank != ranks_.end() && rank->second.running && is_below(process, rank->second.pid);
+  };
+  for (const Crash& crash : desk_.serve(is_of)) events_.crashed(crash);
 }
 
 void LocalHost::read_output(int rank, Stream stream, int& fd) {
@@ -281,6 +293,7 @@ void LocalHost::end(int rank, int wait_status) {
 
 void LocalHost::signal(int number) {
   const Order order{Order::Kind::signal, number};
+  if (number == SIGKILL) desk_.stop();
   if (supervisor_ >= 0) send(supervisor_, &order, sizeof order, MSG_NOSIGNAL);
 }
 

@@ -7,6 +7,7 @@
 
 #include <map>
 
+#include "launcher/crash/desk.hpp"
 #include "launcher/host.hpp"
 
 namespace weft::weftrun {
@@ -48,6 +49,7 @@ class LocalHost final : public Host {
   Status bind_ranks();
   void read_output(int rank, Stream stream, int& fd);
   void write_input();
+  void take_crashes();
   void take_reports();
   void take_supervisor_end();
   void end(int rank, int wait_status);
@@ -57,6 +59,7 @@ class LocalHost final : public Host {
   Assignment assignment_;
   std::map<int, Rank> ranks_;
   Watch watch_;
+  Desk desk_;
   std::vector<Processors> processors_;  // by place in assignment_.ranks; empty: not bound
   pid_t supervisor_parent_ = -1;
   int supervisor_ = -1;  // the socket to it, while it lives

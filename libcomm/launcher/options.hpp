@@ -52,6 +52,7 @@ struct Options {
   std::vector<std::string> notes;    // what is ignored of that which was asked for, and why
   double timeout_s = 0;              // 0: none
   OnDeath on_death = OnDeath::kill;
+  bool core = false;         // processes may leave core files
   std::string path;          // folders where programs are looked for first
   std::string name_server;   // host:port/key of one that serves names; empty: this one does
   bool serve_names = false;  // serve names, and start no ranks

@@ -138,6 +138,12 @@ void RemoteHost::handle(const Channel::Received& message) {
       const int rank = rank_of();
       return events_.closed(rank, stream_of());
     }
+    case Message::crashed: {
+      Crash crash;
+      if (!decode(reader, crash))
+        return give_up({Code::corrupt, "the agent says what it should not"});
+      return events_.crashed(crash);
+    }
     case Message::exited: {
       const int rank = rank_of();
       return events_.exited(rank, static_cast<int>(reader.word()));

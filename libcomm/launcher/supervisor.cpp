@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -143,6 +144,10 @@ void Supervisor::become_rank(std::size_t place, int out, int err) try {
   for (const std::string& word : program.command)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  if (rlimit limit; assignment.core && getrlimit(RLIMIT_CORE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_CORE, &limit);
+  }
   for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
   sigprocmask(SIG_SETMASK, &plan_.mask, nullptr);
   execvp(arguments[0], arguments.data());

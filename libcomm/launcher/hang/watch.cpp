@@ -1,21 +1,14 @@
 #include "launcher/hang/watch.hpp"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <tuple>
 
 #include "base/wait.hpp"
+#include "launcher/aside.hpp"
+#include "launcher/symbols.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -27,7 +20,7 @@ using blocked::text_of;
 constexpr std::uint64_t kLeastPauseNs = 500'000'000, kMostPauseNs = 16'000'000'000;
 constexpr std::uint64_t kFreshNs = 1'000'000'000;  // a waiting rank writes five times as often
 constexpr int kMostDepth = 4;                      // of shells and tools around a program
-constexpr int kToolMs = 1000;
+constexpr int kPlaceMs = 1000;
 constexpr std::uint64_t kMostSpentNs = 2'000'000'000;
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -54,65 +47,21 @@ bool is_stopped(pid_t pid) {
          (text[end + 2] == 'T' || text[end + 2] == 't');
 }
 
-// The output of a command, as far as it comes in time.
-std::string output_of(std::vector<std::string> words) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return "";
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    const int nothing = open("/dev/null", O_RDWR);
-    dup2(nothing, 0);
-    dup2(ends[1], 1);
-    dup2(nothing, 2);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  std::string text;
-  const std::uint64_t limit = now_ns() + kToolMs * 1'000'000ull;
-  while (pid > 0) {
-    const std::uint64_t now = now_ns();
-    pollfd ready{ends[0], POLLIN, 0};
-    if (now >= limit || poll(&ready, 1, static_cast<int>((limit - now) / 1'000'000) + 1) == 0)
-      break;
-    char buffer[1024];
-    const ssize_t length = read(ends[0], buffer, sizeof buffer);
-    if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(length));
-  }
-  close(ends[0]);
-  if (pid > 0) {
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-  }
-  return text;
-}
-
+// Innermost, as the program made the call there.
 std::string find_place(const blocked::Record& record, bool asks) {
   const std::string module(text_of(record.module));
-  std::string name(text_of(record.symbol));
-  std::string text;
-  if (asks)
-    text = output_of({"addr2line", "-f", "-C", "-e", module, fmt::format("{:#x}", record.offset)});
-  const std::size_t end = text.find('\n');
-  std::string line;
-  if (end != std::string::npos) {
-    if (const std::string function = text.substr(0, end); function != "??") name = function;
-    line = text.substr(end + 1, text.find('\n', end + 1) - end - 1);
-    line = line.substr(0, line.find(" (discriminator"));
-    if (line.starts_with("??") || line.ends_with(":?") || line.ends_with(":0")) line.clear();
-    line.erase(0, line.rfind('/') + 1);
-  }
-  const std::string file = module.substr(module.rfind('/') + 1);
-  if (name.empty()) return fmt::format("{}+{:#x}", file, record.offset);
-  return fmt::format("{} ({})", name, line.empty() ? file : line);
+  Line line;
+  line.function = text_of(record.symbol);
+  line.module = module.substr(module.rfind('/') + 1);
+  line.offset = record.offset;
+  Aside aside;
+  const auto work = [&] {
+    const std::vector<Line> lines = Symbols(module).lines_at(record.offset);
+    return lines.empty() || lines[0].function.empty() ? "" : lines[0].text();
+  };
+  if (asks && aside.start(work, kPlaceMs))
+    if (const std::string& found = aside.wait(); !found.empty()) return found;
+  return line.text();
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class Watch {
   std::map<int, Rank> ranks_;
 };
 
-// "solve (solve.c:41)" of an address in a file; empty: it is not known. Calls addr2line, for at
+// "solve (solve.c:41)" of an address in a file; empty: it is not known. Reads the file, for at
 // most a second, and remembers its answers.
 std::string place_of(const blocked::Record& record);
 

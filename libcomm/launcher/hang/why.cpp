@@ -14,7 +14,7 @@ namespace weft::weftrun {
 namespace {
 
 using blocked::Found;
-using blocked::Message;
+using Awaited = blocked::Message;
 using blocked::Record;
 using blocked::text_of;
 using blocked::Waits;
@@ -24,10 +24,10 @@ std::string name_group(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranges_of(ranks));
 }
 
-std::span<const Message> awaited_of(const Record& record) {
+std::span<const Awaited> awaited_of(const Record& record) {
   return {record.awaited.data(), std::min<std::size_t>(record.num_awaited, blocked::kMostMessages)};
 }
-std::span<const Message> unmatched_of(const Record& record) {
+std::span<const Awaited> unmatched_of(const Record& record) {
   return {record.unmatched.data(),
           std::min<std::size_t>(record.num_unmatched, blocked::kMostMessages)};
 }
@@ -60,7 +60,7 @@ Key key_of(const RankView& view) {
   if (view.state != State::blocked)
     return {view.state, "", "", 0, -1, 0, false, 0, "", "", view.is_stopped};
   const Record& record = view.found.record;
-  const Message first = awaited_of(record).empty() ? Message() : awaited_of(record)[0];
+  const Awaited first = awaited_of(record).empty() ? Awaited() : awaited_of(record)[0];
   return {view.state,
           std::string(call_of(record)),
           std::string(text_of(record.comm)),
@@ -85,7 +85,7 @@ std::string name_awaited(const std::vector<const RankView*>& group) {
   const Record& record = group[0]->found.record;
   const auto awaited = awaited_of(record);
   if (awaited.empty()) return "";
-  const Message& first = awaited[0];
+  const Awaited& first = awaited[0];
   std::uint64_t least = UINT64_MAX, most = 0;
   for (const RankView* view : group) {
     least = std::min(least, awaited_of(view->found.record)[0].bytes);
@@ -190,7 +190,7 @@ class Graph {
             !(other->state == State::blocked && same_collective(record, other->found.record)))
           ranks.push_back(rank);
     } else if (record.waits != Waits::other) {
-      for (const Message& message : awaited_of(record)) {
+      for (const Awaited& message : awaited_of(record)) {
         if (message.peer != blocked::kAny) {
           ranks.push_back(message.peer);
           continue;
@@ -210,7 +210,7 @@ class Graph {
     if (one.is_stopped) return true;
     if (record.comm_size > blocked::kMostMembers) return true;
     const auto awaited = awaited_of(record);
-    if (std::ranges::any_of(awaited, [](const Message& m) { return m.is_moving != 0; }))
+    if (std::ranges::any_of(awaited, [](const Awaited& m) { return m.is_moving != 0; }))
       return true;
     // Of a rank that is not seen nothing is known.
     const auto is_live = [this](int rank) { return live_.contains(rank) || view(rank) == nullptr; };
@@ -220,7 +220,7 @@ class Graph {
     if (record.waits == Waits::any)
       return record.num_awaited > awaited.size() || std::ranges::any_of(ranks, is_live);
     // All of them, and each message from any rank by one that lives.
-    return std::ranges::all_of(awaited, [&](const Message& message) {
+    return std::ranges::all_of(awaited, [&](const Awaited& message) {
       return message.peer == blocked::kAny ? std::ranges::any_of(ranks, is_live)
                                            : is_live(message.peer);
     });
@@ -321,11 +321,11 @@ class Graph {
   std::optional<std::string> near_message() const {
     for (const auto& [rank, one] : views_) {
       if (!is_stuck(rank)) continue;
-      for (const Message& wanted : awaited_of(one->found.record)) {
+      for (const Awaited& wanted : awaited_of(one->found.record)) {
         if (wanted.is_send != 0 || wanted.tag < blocked::kAny) continue;
-        const Message* nearest = nullptr;
+        const Awaited* nearest = nullptr;
         std::size_t num = 0;
-        for (const Message& message : unmatched_of(one->found.record)) {
+        for (const Awaited& message : unmatched_of(one->found.record)) {
           const bool is_from = wanted.peer == blocked::kAny || wanted.peer == message.peer;
           const bool has_comm = message.context == wanted.context;
           const bool has_tag = wanted.tag == blocked::kAny || wanted.tag == message.tag;
@@ -359,7 +359,7 @@ class Graph {
   // The first stuck rank that this one waits for; -1: none.
   int next_of(const RankView& one) const {
     if (one.found.record.waits == Waits::any && needed(one).size() > 1) return -1;
-    for (const Message& message : awaited_of(one.found.record))
+    for (const Awaited& message : awaited_of(one.found.record))
       if (message.peer == blocked::kAny) return -1;
     for (const int rank : needed(one))
       if (is_stuck(rank)) return rank;
@@ -393,7 +393,7 @@ class Graph {
   std::optional<std::string> nobody_sends() const {
     for (const auto& [rank, one] : views_) {
       if (!is_stuck(rank)) continue;
-      for (const Message& message : awaited_of(one->found.record))
+      for (const Awaited& message : awaited_of(one->found.record))
         if (message.peer == blocked::kAny && message.is_send == 0)
           return fmt::format(
               "rank {} waits in {} for a message{} from any rank, and all that could send one wait "

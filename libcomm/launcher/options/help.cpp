@@ -78,6 +78,8 @@ Ends:
                           lets them go on
   --initial-errhandler mpi_errors_abort|mpi_errors_are_fatal|mpi_errors_return
                           the error handler that MPI_COMM_WORLD and MPI_COMM_SELF have at first
+  --core                  processes may leave core files, as by ulimit -c unlimited, and it is said
+                          where
 
 Other:
   --name-server H:P/KEY   where MPI programs publish names and look them up (default: this weftrun

@@ -222,6 +222,7 @@ const std::vector<OptionRow>& rows() {
        [](A& a) { return parse_seconds(a.option, a.value, a.options.timeout_s); }},
       {{"--on-death"}, value, set_on_death},
       {{"--initial-errhandler"}, value, set_initial_errhandler},
+      {{"--core"}, nothing, set<&Options::core>},
       {{"--kill-on-bad-exit", "-K"}, optional_value, set_kill_on_bad_exit},
       {{"--enable-recovery", "--disable-auto-cleanup"},
        nothing,

@@ -37,6 +37,7 @@ class Weft(MesonPackage):
     depends_on("python@3:", type=("build", "run"))
 
     depends_on("cli11")
+    depends_on("elfutils")
     depends_on("fmt")
     depends_on("hwloc@2:")
     depends_on("libsodium")

@@ -103,6 +103,12 @@ void tell(const siginfo_t& info, const ucontext_t& context) noexcept {
     poll(&end, 1, kMostWaitMs);
   }
   close(socket);
+  told.is_telling = false;
+}
+
+// An exit that another thread makes meanwhile is not the end of this process.
+[[gnu::destructor]] void wait_for_teller() {
+  if (told.is_telling && getpid() == told.process) poll(nullptr, 0, kMostWaitMs);
 }
 
 // Makes system calls alone: the process may hold any lock, and its memory be broken. All signals

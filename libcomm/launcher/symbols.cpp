@@ -128,20 +128,19 @@ std::string Line::text() const {
                       : fmt::format("{} ({}:{})", function, file, number);
 }
 
-Symbols::Symbols(pid_t process) : dwfl_(begin(kOfProcess)) {
+Symbols::Symbols(pid_t process)
+    : root_(fmt::format("/proc/{}/root", process)), dwfl_(begin(kOfProcess)) {
   if (dwfl_ == nullptr) return;
   dwfl_report_begin(dwfl_);
   dwfl_linux_proc_report(dwfl_, process);
   dwfl_report_end(dwfl_, nullptr, nullptr);
-  static std::string root;  // as long as the modules, which are of one process
-  root = fmt::format("/proc/{}/root", process);
   dwfl_getmodules(
       dwfl_,
-      [](Dwfl_Module*, void** data, const char*, Dwarf_Addr, void*) {
-        *data = root.data();
+      [](Dwfl_Module*, void** data, const char*, Dwarf_Addr, void* root) {
+        *data = root;
         return static_cast<int>(DWARF_CB_OK);
       },
-      nullptr, 0);
+      root_.data(), 0);
 }
 
 Symbols::Symbols(const std::string& file) : dwfl_(begin(kOfFile)) {

@@ -37,6 +37,7 @@ class Symbols {
   Dwfl* dwfl() const { return dwfl_; }
 
  private:
+  std::string root_;  // of the process
   Dwfl* dwfl_ = nullptr;
 };
 

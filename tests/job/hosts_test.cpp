@@ -154,6 +154,20 @@ TEST_CASE("the first failing rank decides the exit status, and is named with its
   }
 }
 
+TEST_CASE("a rank that crashes on another host is reported with its stack") {
+  Process run(weftrun({"--hosts", "h1,h2"}, {JOB_PROBE, "abort_itself"}));
+  const int status = run.wait();
+  const std::string err = run.err();
+  INFO(err);
+  CHECK(status == 128 + SIGABRT);
+  const std::size_t head = err.find("on h2) crashes by signal 6 (Aborted): abort()");
+  const std::size_t place = err.find("  at main (job_probe");
+  const std::size_t end = err.find(" on h2) was killed by signal 6");
+  REQUIRE(end != std::string::npos);
+  CHECK(head < place);
+  CHECK(place < end);
+}
+
 TEST_CASE("ranks that cannot be asked to end are killed within a second of a death") {
   Process run(weftrun({"--hosts", "h1,h2,h3"}, {JOB_PROBE, "stubborn"}));
   REQUIRE(run.wait_for_lines(3));

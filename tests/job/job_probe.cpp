@@ -76,6 +76,8 @@ int main(int argc, char** argv) {
     std::string ranks;
     for (int rank : job->local_ranks()) ranks += fmt::format(" {}", rank);
     printf("%d:%s, %d on this machine\n", job->rank(), ranks.c_str(), job->num_on_host());
+  } else if (action == "abort_itself" && last) {
+    abort();
   } else if (action == "exit" && last) {  // dies early, with this code
     _exit(argument);
   } else if (action == "signal" && last) {  // is killed by this signal

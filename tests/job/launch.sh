@@ -9,7 +9,7 @@ case $mode in
     exec ip netns exec "$host" "$@"
     ;;
   garbage) # something else answers
-    printf '\001weftrun agent, version 5\n'
+    printf '\001weftrun agent, version 6\n'
     head -c 100000 /dev/zero | tr '\0' 'x'
     exec cat >/dev/null
     ;;

@@ -21,7 +21,8 @@ std::string head_of(const Crash& crash) {
 
 }  // namespace
 
-std::vector<std::string> CrashReports::lines_of(const std::vector<Crash>& crashes) {
+std::vector<std::string> CrashReports::lines_of(std::vector<Crash> crashes) {
+  std::ranges::sort(crashes, {}, &Crash::rank);
   std::vector<std::string> lines;
   std::vector<bool> is_done(crashes.size());
   for (std::size_t i = 0; i < crashes.size(); ++i) {

@@ -28,7 +28,7 @@ class CrashReports {
  public:
   // The lines about ranks that have crashed at once: those in the same place together. After some
   // stacks the others get a line each.
-  std::vector<std::string> lines_of(const std::vector<Crash>& crashes);
+  std::vector<std::string> lines_of(std::vector<Crash> crashes);
 
  private:
   std::vector<Crash> shown_;  // whose stacks the user has seen

@@ -178,10 +178,13 @@ Stack read_stack(pid_t process, const Notice& notice) {
     }
     take_lines(symbols, walk.frames[i], stack, is_over);
   }
-  if (is_over || is_whole) return stack;
-  stack.missing = walk.num >= kMostFrames ? "its stack is deeper than that"
-                  : walk.error != 0       ? why_unreadable(walk.error)
-                                          : "the rest of its stack is not known";
+  if (is_over) return stack;
+  if (walk.num >= kMostFrames)
+    stack.missing = "its stack is deeper than that";
+  else if (walk.error != 0)
+    stack.missing = why_unreadable(walk.error);
+  else if (!is_whole)
+    stack.missing = "the rest of its stack is not known";
   return stack;
 }
 

@@ -11,9 +11,9 @@
 
 #include "base/os/descriptor.hpp"
 #include "job/crash.hpp"
-#include "launcher/aside.hpp"
 #include "launcher/crash/report.hpp"
 #include "launcher/crash/stack.hpp"
+#include "launcher/places/aside.hpp"
 
 namespace weft::weftrun {
 

@@ -8,7 +8,7 @@
 
 #include <fstream>
 
-#include "launcher/symbols.hpp"
+#include "launcher/places/symbols.hpp"
 
 namespace weft::weftrun {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "base/wait.hpp"
-#include "launcher/aside.hpp"
-#include "launcher/symbols.hpp"
+#include "launcher/places/aside.hpp"
+#include "launcher/places/symbols.hpp"
 
 namespace weft::weftrun {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/aside.hpp"
+#include "launcher/places/aside.hpp"
 
 #include <errno.h>
 #include <fcntl.h>

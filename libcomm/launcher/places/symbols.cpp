@@ -1,4 +1,4 @@
-#include "launcher/symbols.hpp"
+#include "launcher/places/symbols.hpp"
 
 #include <ctype.h>
 #include <cxxabi.h>

@@ -124,7 +124,8 @@ bool is_call(const std::string& name) {
 
 // What the C library has around a thread or program.
 bool is_outermost(const std::string& name) {
-  return name == "main" || name == "start_thread" || name == "clone3";
+  return name == "main" || name == "start_thread" || name == "clone3" ||
+         name == "__libc_start_call_main";
 }
 
 void take_lines(const Symbols& symbols, const Frame& frame, Stack& stack, bool& is_over) {

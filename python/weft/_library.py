@@ -11,8 +11,8 @@ from . import _places
 from .errors import Error
 
 # Debian's packages with the libraries that Weft's are linked with.
-_PACKAGES = ("libfmt9 libhwloc15 libpmix2 libsodium23 libibverbs1 librdmacm1 libtbb12 zlib1g "
-             "libibmad5 libibumad3 liburing2 libhiredis0.14")
+_PACKAGES = ("libfmt9 libdw1 libhwloc15 libpmix2 libsodium23 libibverbs1 librdmacm1 libtbb12 "
+             "zlib1g libibmad5 libibumad3 liburing2 libhiredis0.14")
 # A link to the package, as of a Debian package's, leads to the prefix that it was installed in.
 _HERE = os.path.dirname(os.path.realpath(__file__))
 

@@ -285,10 +285,28 @@ class Background final : public Operation {
   int refusal_ = MPI_SUCCESS;
 };
 
+// Raises what check() or prepare() has refused, with the wrong value.
+[[gnu::cold]] int raise_wrong_root(Comm& comm, int root, const char* function);
+[[gnu::cold]] int raise_wrong_count(Comm& comm, MPI_Count count, const char* function);
+template <class Call>
+[[gnu::cold]] int raise_wrong_call(Comm& comm, const Call& call, int code, const char* function) {
+  if constexpr (requires { call.root; })
+    if (code == MPI_ERR_ROOT) return raise_wrong_root(comm, call.root, function);
+  if constexpr (requires { MPI_Count{call.count}; })
+    if (code == MPI_ERR_COUNT) return raise_wrong_count(comm, call.count, function);
+  if constexpr (requires { MPI_Count{call.send_count}; })
+    if (code == MPI_ERR_COUNT && call.send_count < 0)
+      return raise_wrong_count(comm, call.send_count, function);
+  if constexpr (requires { MPI_Count{call.receive_count}; })
+    if (code == MPI_ERR_COUNT && call.receive_count < 0)
+      return raise_wrong_count(comm, call.receive_count, function);
+  return raise(&comm, code, function);
+}
+
 template <class Call>
 int check_call(Comm& comm, Call& call, const char* function) {
   const int code = call.check(comm);
-  return code == MPI_SUCCESS ? code : raise(&comm, code, function);
+  return code == MPI_SUCCESS ? code : raise_wrong_call(comm, call, code, function);
 }
 
 template <class Call>
@@ -364,7 +382,7 @@ int run_blocking(MPI_Comm handle, Call&& call, const char* function) {
     return code;
   code = call.prepare(*comm);
   if (code != MPI_SUCCESS) [[unlikely]]
-    return raise(comm, code, function);
+    return raise_wrong_call(*comm, call, code, function);
   if constexpr (requires { call.root; })
     comm->last_root.store(call.root, std::memory_order_relaxed);
   const Status status = call.run(*comm->team);

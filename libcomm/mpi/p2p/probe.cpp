@@ -17,9 +17,9 @@ Immortal<HandleTable<MPI_Message, MessageObject, Kind::message>> messages;
 
 int check_probe(Comm* comm, int source, int tag, const char* function) {
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  if (!is_receive_tag(tag)) return raise(comm, MPI_ERR_TAG, function);
+  if (!is_receive_tag(tag)) return raise_wrong(comm, MPI_ERR_TAG, 0, source, tag, function);
   if (!is_peer(*comm, source) && check_no_peer(*comm, source, true) != MPI_SUCCESS)
-    return raise(comm, MPI_ERR_RANK, function);
+    return raise_wrong(comm, MPI_ERR_RANK, 0, source, tag, function);
   return MPI_SUCCESS;
 }
 

@@ -62,10 +62,13 @@ void drop_arguments(std::string& name) {
 
 std::string name_of_symbol(const char* name) {
   if (name == nullptr) return "";
-  int status = 0;
-  const std::unique_ptr<char, Free> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status));
-  std::string text = status == 0 ? readable.get() : name;
-  if (status == 0) drop_arguments(text);
+  std::string text = name;
+  if (text.starts_with("_Z")) {  // others could be taken for types: "f" for float
+    int status = 0;
+    const std::unique_ptr<char, Free> readable(
+        abi::__cxa_demangle(name, nullptr, nullptr, &status));
+    if (status == 0) drop_arguments(text = readable.get());
+  }
   text = readable_of(std::move(text));
   text.erase(std::min(text.find('@'), text.size()));  // of a symbol's version
   if (text.size() > kMostLetters) text.replace(kMostLetters - 3, std::string::npos, "...");

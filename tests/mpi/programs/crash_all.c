@@ -2,8 +2,9 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-static void __attribute__((noinline)) solve(int depth) {
-  if (depth > 0) solve(depth - 1);
+// C++ knows float by this letter.
+static void __attribute__((noinline)) f(int depth) {
+  if (depth > 0) f(depth - 1);
   if (depth == 0) abort();
 }
 
@@ -12,7 +13,7 @@ int main(int argc, char** argv) {
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank > 0) solve(3);
+  if (rank > 0) f(3);
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   return 0;

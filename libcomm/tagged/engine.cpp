@@ -88,8 +88,14 @@ Engine::View Engine::view(const Request& request) {
   return {request.peer, request.tag, request.length, !request.is_receive, is_moving};
 }
 bool Engine::has_under_way() const noexcept {
-  return std::ranges::any_of(impl_->fabrics->remote(),
-                             [](const auto* lanes) { return lanes->has_under_way(); });
+  bool is_copying = false;
+  shared_->for_each([&is_copying](Impl& vci) {
+    const Guard guard(vci);
+    is_copying |= vci.is_copying();
+  });
+  return is_copying || std::ranges::any_of(impl_->fabrics->remote(), [](const auto* lanes) {
+           return lanes->has_under_way();
+         });
 }
 void Engine::visit_unexpected(std::size_t most, void* object,
                               void (*f)(void*, const MessageInfo&, std::uint32_t)) {

@@ -139,7 +139,7 @@ class Engine {
     bool is_moving;
   };
   View view(const Request& request);
-  // Returns true if messages of this process may be under way in a network.
+  // Returns true if messages of this process may be under way in a network, or are being copied.
   bool has_under_way() const noexcept;
   // null: none.
   void set_wait_observer(WaitObserver observer) noexcept;

@@ -89,6 +89,8 @@ struct Rendezvous : Sending {
   void run_copies();
   // Returns true while this side moves some copy forward: then polling is progress, not waiting.
   bool has_copies() const noexcept;
+  // Returns true while either side, or a network, moves some copy.
+  bool is_copying() const noexcept { return !copies.empty(); }
   // Completes what a lost peer takes part in.
   void lose_rendezvous(Peer& peer);
 

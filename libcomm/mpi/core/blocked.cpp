@@ -1,13 +1,12 @@
 #include "mpi/core/blocked.hpp"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "base/os/code_place.hpp"
 #include "base/wait.hpp"
 #include "mpi/comm/comm.hpp"
 #include "mpi/core/request.hpp"
@@ -24,7 +23,7 @@ constexpr std::size_t kMostScanned = 1000;  // unmatched messages
 constexpr int kMostFrames = 64;
 
 struct Walk {
-  const void* library;           // where this library lies
+  const link_map* library;       // this one
   const char* call = nullptr;    // the outermost function of the interface
   const void* caller = nullptr;  // in the program, just before where it goes on
   int num_frames = 0;
@@ -49,42 +48,38 @@ _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
   if (address == 0 || ++walk.num_frames > kMostFrames) return _URC_END_OF_STACK;
   if (is_before == 0) --address;  // in the call, not behind it
   const void* at = reinterpret_cast<const void*>(address);
-  Dl_info info{};
-  const bool is_known = dladdr(at, &info) != 0;
-  if (is_known && info.dli_fbase == walk.library) {
-    if (info.dli_sname != nullptr && is_of_interface(info.dli_sname)) walk.call = info.dli_sname;
+  CodePlace place;
+  const bool is_known = find_code(at, place);
+  if (is_known && place.file == walk.library) {
+    if (place.symbol != nullptr && is_of_interface(place.symbol)) walk.call = place.symbol;
     return _URC_NO_REASON;
   }
   if (walk.call == nullptr) return _URC_END_OF_STACK;  // a thread of the library itself
-  if (is_known && is_between(info.dli_sname)) return _URC_NO_REASON;
+  if (is_known && is_between(place.symbol)) return _URC_NO_REASON;
   walk.caller = at;
   return _URC_END_OF_STACK;
 }
 
 Walk walk_stack() {
-  Dl_info own{};
-  const bool is_known = dladdr(reinterpret_cast<const void*>(&note_long_wait), &own) != 0;
-  Walk walk{is_known ? own.dli_fbase : nullptr};
+  CodePlace own;
+  (void)find_code(reinterpret_cast<const void*>(&note_long_wait), own);
+  Walk walk{own.file};
   _Unwind_Backtrace(take_frame, &walk);
   return walk;
 }
 
 void fill_place(const void* caller, Record& record) {
-  Dl_info info{};
-  link_map* map = nullptr;
-  if (caller == nullptr ||
-      dladdr1(caller, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr)
-    return;
-  record.offset = reinterpret_cast<std::uintptr_t>(caller) - map->l_addr;
-  if (map->l_name != nullptr && map->l_name[0] != '\0') {
-    set_text(record.module, map->l_name);
+  CodePlace place;
+  if (caller == nullptr || !find_code(caller, place)) return;
+  record.offset = reinterpret_cast<std::uintptr_t>(caller) - place.file->l_addr;
+  if (place.file->l_name != nullptr && place.file->l_name[0] != '\0') {
+    set_text(record.module, place.file->l_name);
   } else {
     char program[sizeof record.module];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
     if (length > 0) set_text(record.module, {program, static_cast<std::size_t>(length)});
   }
-  if (info.dli_sname != nullptr) set_text(record.symbol, info.dli_sname);
+  if (place.symbol != nullptr) set_text(record.symbol, place.symbol);
 }
 
 // Keeps the communicator of this context, or whose team has it.
@@ -134,6 +129,8 @@ void fill_comm(Comm& comm, Record& record) {
       if (const auto world = static_cast<std::size_t>(group->world(i));
           world < blocked::kMostMembers)
         record.members[world / 64] |= std::uint64_t{1} << world % 64;
+      else
+        record.is_outside = 1;  // of the record
 }
 
 void add_awaited(const tagged::Request& request, Record& record) {

@@ -104,6 +104,39 @@ TEST_CASE("ranks in one collective go on, those in different ones do not") {
         "MPI_Bcast with root 0 and rank 0 in MPI_Bcast with root 1");
 }
 
+TEST_CASE("a rank that is ahead in another collective is in no wrong one") {
+  std::vector<RankView> ranks = {collective(0, 3, "MPI_Barrier"),
+                                 collective(1, 3, "MPI_Gather", 0)};
+  SECTION("one member computes") { ranks.push_back(running(2)); }
+  SECTION("one member is in no collective") { ranks.push_back(receives(2, 3, blocked::kAny, 1)); }
+  const auto reason = reason_of(ranks);
+  CHECK((!reason || reason->find("different collectives") == std::string::npos));
+}
+
+TEST_CASE("a collective goes on while the data of one of its members move") {
+  std::vector<RankView> ranks;
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(collective(rank, 3, "MPI_Alltoall"));
+  CHECK(stands_still(ranks));
+  ranks[1].found.record.is_outside = 1;
+  CHECK(!stands_still(ranks));
+  CHECK(!reason_of(ranks));
+}
+
+TEST_CASE("a way that leads into a cycle is no part of it") {
+  const std::vector<RankView> ranks = {receives(0, 5, 3, 7), receives(1, 5, 4, 7),
+                                       receives(2, 5, 0, 7), receives(3, 5, 4, 7),
+                                       receives(4, 5, 3, 7)};
+  CHECK(reason_of(ranks) ==
+        "2 ranks wait for each other: rank 3 in MPI_Recv from rank 4, rank 4 in MPI_Recv from rank "
+        "3");
+}
+
+TEST_CASE("a name cannot speak to the terminal") {
+  std::vector<RankView> ranks = {receives(0, 1, 0, 7)};
+  blocked::set_text(ranks[0].found.record.comm, "a\x1b[2J\nweftrun: b");
+  CHECK(explain(ranks)[0].find("communicator \"a?[2J?weftrun: b\"") != std::string::npos);
+}
+
 TEST_CASE("a rank in a collective is waited for by one that is not") {
   const std::vector<RankView> ranks = {receives(0, 3, 1, 7), collective(1, 3, "MPI_Barrier"),
                                        collective(2, 3, "MPI_Barrier")};

@@ -19,7 +19,8 @@ using blocked::text_of;
 // Weft's.
 constexpr std::uint64_t kLeastPauseNs = 500'000'000, kMostPauseNs = 16'000'000'000;
 constexpr std::uint64_t kFreshNs = 1'000'000'000;  // a waiting rank writes five times as often
-constexpr int kMostDepth = 4;                      // of shells and tools around a program
+constexpr std::uint64_t kStaleNs = 5'000'000'000;
+constexpr int kMostDepth = 4;  // of shells and tools around a program
 constexpr int kPlaceMs = 1000;
 constexpr std::uint64_t kMostSpentNs = 2'000'000'000;
 
@@ -93,7 +94,8 @@ bool Watch::open(Rank& rank, bool at_once) {
 std::optional<blocked::Found> Watch::read(const Rank& rank) const {
   std::vector<blocked::Found> found = rank.reader.read();
   if (found.empty()) return {};
-  return found.front();
+  // A jump out of a call leaves its record behind.
+  return *std::ranges::min_element(found, {}, &blocked::Found::age_ns);
 }
 
 Seen Watch::look(int number, bool with_place) {
@@ -105,6 +107,7 @@ Seen Watch::look(int number, bool with_place) {
   seen.is_stopped = is_stopped(rank.pid);
   if (!seen.is_readable) return seen;
   seen.found = read(rank);
+  if (seen.found && seen.found->age_ns > kStaleNs && !seen.is_stopped) seen.found.reset();
   if (with_place && seen.found) seen.place = place_of(seen.found->record);
   return seen;
 }

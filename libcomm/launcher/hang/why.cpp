@@ -32,9 +32,17 @@ std::span<const Awaited> unmatched_of(const Record& record) {
           std::min<std::size_t>(record.num_unmatched, blocked::kMostMessages)};
 }
 
+// The program's own names go to a terminal.
+std::string readable(std::string_view text) {
+  std::string out(text);
+  std::ranges::replace_if(
+      out, [](unsigned char letter) { return iscntrl(letter) != 0; }, '?');
+  return out;
+}
+
 std::string name_comm(std::string_view name, std::uint32_t size) {
   if (name == "MPI_COMM_WORLD" || name == "MPI_COMM_SELF") return std::string(name);
-  if (!name.empty()) return fmt::format("communicator \"{}\"", name);
+  if (!name.empty()) return fmt::format("communicator \"{}\"", readable(name));
   return size == 0 ? "a communicator without a name"
                    : fmt::format("a communicator of {} without a name", size);
 }
@@ -215,14 +223,24 @@ class Graph {
     // Of a rank that is not seen nothing is known.
     const auto is_live = [this](int rank) { return live_.contains(rank) || view(rank) == nullptr; };
     const std::vector<int> ranks = needed(one);
-    if (record.waits == Waits::collective && ranks.empty()) return !is_old(one);
-    if (record.waits == Waits::collective) return std::ranges::all_of(ranks, is_live);
+    if (record.waits == Waits::collective)
+      return any_moves(one) || (ranks.empty() ? !is_old(one) : std::ranges::all_of(ranks, is_live));
     if (record.waits == Waits::any)
       return record.num_awaited > awaited.size() || std::ranges::any_of(ranks, is_live);
     // All of them, and each message from any rank by one that lives.
     return std::ranges::all_of(awaited, [&](const Awaited& message) {
       return message.peer == blocked::kAny ? std::ranges::any_of(ranks, is_live)
                                            : is_live(message.peer);
+    });
+  }
+
+  // Another rank in the same call may go on.
+  bool any_moves(const RankView& one) const {
+    return std::ranges::any_of(live_, [&](int rank) {
+      const RankView* other = view(rank);
+      return other != nullptr && other->state == State::blocked &&
+             one.found.record.has_member(static_cast<std::size_t>(rank)) &&
+             same_collective(one.found.record, other->found.record);
     });
   }
 
@@ -279,6 +297,17 @@ class Graph {
     return {};
   }
 
+  // Every member is in a collective of the communicator. Until then some may only be ahead of
+  // others.
+  bool are_all_in(const Record& record) const {
+    return std::ranges::all_of(views_, [&](const auto& entry) {
+      const Record& other = entry.second->found.record;
+      return !record.has_member(static_cast<std::size_t>(entry.first)) ||
+             (is_stuck(entry.first) && other.waits == Waits::collective &&
+              other.context == record.context);
+    });
+  }
+
   std::optional<std::string> unlike_collectives() const {
     std::map<std::uint32_t, std::map<std::pair<std::string, int>, std::vector<int>>> by_comm;
     std::map<std::uint32_t, const Record*> comms;
@@ -289,7 +318,7 @@ class Graph {
       comms[record.context] = &record;
     }
     for (const auto& [context, calls] : by_comm) {
-      if (calls.size() < 2) continue;
+      if (calls.size() < 2 || !are_all_in(*comms[context])) continue;
       std::string text;
       for (const auto& [call, ranks] : calls)
         text +=
@@ -367,13 +396,22 @@ class Graph {
   }
 
   std::optional<std::string> cycle() const {
-    for (const auto& [start, first] : views_) {
-      if (!is_stuck(start)) continue;
-      std::vector<int> path;
-      for (int rank = start; rank >= 0 && std::ranges::find(path, rank) == path.end();
-           rank = next_of(*view(rank)))
+    std::map<int, int> visits;  // rank: the first one of the way that came there
+    for (const auto& [first_rank, unused] : views_) {
+      if (!is_stuck(first_rank) || visits.contains(first_rank)) continue;
+      int start = first_rank;
+      while (start >= 0 && !visits.contains(start)) {
+        visits[start] = first_rank;
+        start = next_of(*view(start));
+      }
+      // Way and cycle are of the same visit only the first time.
+      if (start < 0 || visits[start] != first_rank) continue;
+      std::vector<int> path = {start};
+      for (int rank = next_of(*view(start)); rank != start; rank = next_of(*view(rank)))
         path.push_back(rank);
-      if (next_of(*view(path.back())) != start) continue;
+      std::ranges::rotate(path, std::ranges::min_element(path));
+      start = path[0];
+      const RankView* first = view(start);
       if (path.size() == 1)
         return fmt::format("rank {} waits for itself, in {}", start, describe_wait(*first));
       constexpr std::size_t kMostNamed = 8;

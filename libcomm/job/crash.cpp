@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -33,9 +34,22 @@ struct Told {
 };
 Told told;
 
-// A stack that is full is no place for a handler. Of the thread that joins the job.
-constexpr std::size_t kStackBytes = 64u << 10;
-alignas(64) char handler_stack[kStackBytes];
+// A stack that is full is no place for a handler. Of the thread that joins the job. As large as a
+// stack, as handlers of the program may run on it too, with a page below that nobody may write.
+constexpr std::size_t kStackBytes = 8u << 20, kGuardBytes = 64u << 10;
+
+void set_stack() noexcept {
+  stack_t stack{};
+  if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+  void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) return;
+  mprotect(memory, kGuardBytes, PROT_NONE);
+  stack = {};
+  stack.ss_sp = static_cast<char*>(memory) + kGuardBytes;
+  stack.ss_size = kStackBytes;
+  sigaltstack(&stack, nullptr);
+}
 
 void take_registers(const ucontext_t& context, Notice& notice) noexcept {
 #if defined(__x86_64__)
@@ -114,8 +128,12 @@ void tell(const siginfo_t& info, const ucontext_t& context) noexcept {
 // Makes system calls alone: the process may hold any lock, and its memory be broken. All signals
 // are blocked meanwhile.
 void on_crash(int number, siginfo_t* info, void* context) {
+  // A handler of the program that calls the one before it may know of the number alone.
+  const bool is_whole = info != nullptr &&
+                        reinterpret_cast<std::uintptr_t>(info) % alignof(siginfo_t) == 0 &&
+                        info->si_signo == number;
   // Not for a child that the program has forked.
-  if (getpid() == told.process) {
+  if (is_whole && getpid() == told.process) {
     if (!told.is_telling.exchange(true))
       tell(*info, *static_cast<const ucontext_t*>(context));
     else
@@ -125,7 +143,7 @@ void on_crash(int number, siginfo_t* info, void* context) {
   plain.sa_handler = SIG_DFL;
   sigaction(number, &plain, nullptr);
   // The same signal again, with the same cause, which comes when the handler returns.
-  if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), number, info) != 0)
+  if (!is_whole || syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), number, info) != 0)
     raise(number);
 }
 
@@ -148,13 +166,7 @@ void set_handlers(std::string_view name, int rank) noexcept {
   told.address.sun_family = AF_UNIX;
   memcpy(told.address.sun_path + 1, name.data(), name.size());
   told.address_length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  stack_t stack{};
-  if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE) != 0) {
-    stack = {};
-    stack.ss_sp = handler_stack;
-    stack.ss_size = sizeof handler_stack;
-    sigaltstack(&stack, nullptr);
-  }
+  set_stack();
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -53,10 +53,12 @@ const char* access_of(const Notice& notice) {
 }  // namespace
 
 bool is_stack_full(const Notice& notice) {
-  constexpr std::uint64_t kNear = 64u << 10;
+  // A function goes below its stack pointer by little, or moves it first; above it is what is in
+  // use.
+  constexpr std::uint64_t kNear = 64u << 10, kPage = 4096;
   return notice.signal == SIGSEGV && notice.code > 0 && notice.code != kOfKernel &&
-         notice.sp != 0 && notice.address + kNear >= notice.sp &&
-         notice.address < notice.sp + kNear;
+         notice.sp > kNear && notice.address + kNear >= notice.sp &&
+         notice.address < notice.sp + kPage;
 }
 
 std::string cause_of(const Notice& notice) {

@@ -136,13 +136,16 @@ std::vector<Crash> Desk::serve(const std::function<bool(int rank, pid_t process)
   std::erase_if(visits_, [&](Visit& visit) { return !visit.is_heard && !hear(visit, is_of); });
   for (Visit& visit : visits_) look_at(visit);
   std::vector<Crash> crashes;
-  if (!std::ranges::all_of(visits_, [](const Visit& visit) { return visit.is_done; }))
+  // One that has said nothing yet keeps nobody.
+  if (!std::ranges::all_of(visits_,
+                           [](const Visit& visit) { return visit.is_done || !visit.is_heard; }))
     return crashes;
   for (Visit& visit : visits_)
-    crashes.push_back({visit.notice.rank, visit.process, "", visit.notice.signal,
-                       cause_of(visit.notice), visit.stack.call, visit.stack.places,
-                       visit.stack.missing, visit.core});
-  visits_.clear();
+    if (visit.is_done)
+      crashes.push_back({visit.notice.rank, visit.process, "", visit.notice.signal,
+                         cause_of(visit.notice), visit.stack.call, visit.stack.places,
+                         visit.stack.missing, visit.core});
+  std::erase_if(visits_, [](const Visit& visit) { return visit.is_done; });
   return crashes;
 }
 

@@ -19,7 +19,7 @@ struct Crash {
   std::string core;                // where its core file goes
 
   bool is_like(const Crash& other) const {
-    return signal == other.signal && call == other.call && stack == other.stack;
+    return signal == other.signal && call == other.call && !stack.empty() && stack == other.stack;
   }
 };
 

@@ -55,8 +55,9 @@ Info& environment_info() {
   static Info* const running = new Info;
   static Info* const outside = new Info;
   static std::once_flag once[2];
-  Info& info = is_running() ? *running : *outside;
-  std::call_once(once[is_running()], [&info] { describe_start(info); });
+  const bool runs = is_running();
+  Info& info = runs ? *running : *outside;
+  std::call_once(once[runs], [&info] { describe_start(info); });
   return info;
 }
 

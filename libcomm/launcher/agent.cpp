@@ -24,7 +24,6 @@ constexpr std::size_t kOutputBytes = 1u << 20;  // the most that may wait to be 
 // The addresses are tried one after another, each for kVisitOneMs, all of them for kVisitMs.
 constexpr int kVisitMs = 10000, kVisitOneMs = 2000, kRetryMs = 50;
 constexpr int kLeaveMs = 2000;
-constexpr int kLookMs = 500;  // between two looks at whether the ranks wait
 
 class Agent final : public HostEvents {
  public:

@@ -1,5 +1,7 @@
 #include "launcher/environment.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -40,32 +42,32 @@ std::vector<std::pair<std::string, std::string>> portable_environment(char* cons
   return portable;
 }
 
+// With this one as variables set it, until one is wrong: that is the ranks' to report.
+static Settings with(Settings settings, std::string_view name,
+                     const std::vector<std::pair<std::string, std::string>>& variables) {
+  for (const auto& [variable, value] : variables)
+    if (variable == fmt::format("WEFT_{}", name) && !settings.set(name, value)) break;
+  return settings;
+}
+
 int silence_ms(const Settings& settings,
                const std::vector<std::pair<std::string, std::string>>& environment,
                const std::vector<Program>& programs) {
-  const auto with = [](Settings changed, const auto& variables) {
-    for (const auto& [name, value] : variables)
-      if (name == "WEFT_PEER_TIMEOUT_MS")
-        if (!changed.set("PEER_TIMEOUT_MS", value)) break;
-    return changed;
-  };
-  const Settings for_all = with(settings, environment);
+  constexpr std::string_view kName = "PEER_TIMEOUT_MS";
+  const Settings for_all = with(settings, kName, environment);
   int longest = programs.empty() ? for_all.ms(Setting::peer_timeout_ms) : 0;
   for (const Program& program : programs)
-    longest = std::max(longest, with(for_all, program.environment).ms(Setting::peer_timeout_ms));
+    longest =
+        std::max(longest, with(for_all, kName, program.environment).ms(Setting::peer_timeout_ms));
   return silence_beyond(longest);
 }
 
 int hang_report_ms(const Settings& settings,
                    const std::vector<std::pair<std::string, std::string>>& environment,
                    const std::vector<Program>& programs) {
-  Settings changed = settings;
-  const auto take = [&changed](const auto& variables) {
-    for (const auto& [name, value] : variables)
-      if (name == "WEFT_HANG_REPORT_MS" && !changed.set("HANG_REPORT_MS", value)) return;
-  };
-  take(environment);
-  for (const Program& program : programs) take(program.environment);
+  constexpr std::string_view kName = "HANG_REPORT_MS";
+  Settings changed = with(settings, kName, environment);
+  for (const Program& program : programs) changed = with(changed, kName, program.environment);
   return changed.ms(Setting::hang_report_ms);
 }
 

@@ -47,9 +47,9 @@ constexpr int kOutputStatus = 1;     // not all output could be written
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
 constexpr int kLostStatus = 125;     // a host cannot be used any more, or this process not go on
 
-// The interval between two looks at whether all ranks wait, and the time after which a second look
-// finds them in the same waits, which write their records several times meanwhile.
-constexpr std::uint64_t kLookNs = 500'000'000, kAgainNs = 400'000'000;
+// The time after which a second look finds the ranks in the same waits, which write their records
+// several times meanwhile.
+constexpr std::uint64_t kLookNs = kLookMs * 1'000'000ull, kAgainNs = 400'000'000;
 // The longest wait for the hosts' answers about what the ranks wait for; the second is with places.
 constexpr std::uint64_t kAnswerNs = 1'000'000'000, kPlacesNs = 3'000'000'000;
 // Its default action is nothing, so that a process that it should not have gone to lives on.
@@ -602,7 +602,7 @@ void Launcher::crashed(const Crash& crash) {
   if (!valid(crash.rank)) return;
   crashes_.push_back(crash);
   crashes_.back().host = name_of_host(static_cast<std::size_t>(rank_at(crash.rank).host));
-  core_files_[crash.rank] = crash.core;
+  rank_at(crash.rank).core_file = crash.core;
 }
 
 // What the ranks wrote before comes first.
@@ -701,8 +701,8 @@ void Launcher::judge(const Exit& exit) {
 
 // Where the core file is, of a rank that the kernel has written one of, or would have.
 std::string Launcher::core_line(const Exit& exit) const {
-  const auto core = core_files_.find(exit.rank);
-  const std::string file = core == core_files_.end() ? "where core_pattern says" : core->second;
+  const std::string& known = ranks_[static_cast<std::size_t>(exit.rank)].core_file;
+  const std::string file = known.empty() ? "where core_pattern says" : known;
   if (WCOREDUMP(exit.wait_status)) return fmt::format("  its core file: {}", file);
   return fmt::format(
       "  there is no core file of it (it would be: {}): the signal leaves none, the hard limit "
@@ -777,16 +777,11 @@ void Launcher::inspect(Why why) {
 
 void Launcher::inspected(int number, int rank, const Seen& seen) {
   if (!inspection_ || number != num_inspections_ || !valid(rank)) return;
-  RankView view;
-  view.rank = rank;
-  view.place = seen.place;
-  view.is_stopped = seen.is_stopped;
-  if (server_->state(rank) == Server::RankState::left)
+  RankView view = view_of(rank, seen);
+  if (server_->state(rank) == Server::RankState::left) {
     view.state = RankView::State::left;
-  else if (seen.found)
-    view.state = RankView::State::blocked, view.found = *seen.found;
-  else if (seen.is_readable)
-    view.state = RankView::State::running;
+    view.found = {};
+  }
   inspection_->views.push_back(std::move(view));
 }
 

@@ -44,6 +44,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
     bool running = true;
     bool out_open = true, err_open = true;
     std::unique_ptr<Lines> out, err;
+    std::string core_file;  // of one that has crashed: where it goes
   };
   struct Exit {
     int rank;
@@ -144,7 +145,6 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::vector<Exit> exits_;     // not judged yet
   std::vector<Crash> crashes_;  // not reported yet
   CrashReports crash_reports_;
-  std::map<int, std::string> core_files_;  // where those of ranks that crash go
   std::vector<Child> children_;
   Sink stdout_{1}, stderr_{2};
   // One sink if both are the same file, so that a line of one is not cut by a line of the other.

@@ -14,7 +14,7 @@
 
 #include "base/os/descriptor.hpp"
 #include "base/os/topology.hpp"
-#include "launcher/descendants.hpp"
+#include "launcher/processes/descendants.hpp"
 #include "launcher/supervisor.hpp"
 
 namespace weft::weftrun {

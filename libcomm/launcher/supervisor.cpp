@@ -22,7 +22,7 @@
 #include <system_error>
 
 #include "job/boards.hpp"
-#include "launcher/descendants.hpp"
+#include "launcher/processes/descendants.hpp"
 
 namespace weft::weftrun {
 namespace {

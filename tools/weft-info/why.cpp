@@ -21,7 +21,6 @@ namespace weft {
 namespace {
 
 using weftrun::RankView;
-using weftrun::Seen;
 using weftrun::Watch;
 
 constexpr int kMostRanks = 1 << 20;
@@ -50,20 +49,6 @@ Job job_of(pid_t pid) {
     if (name == kSizeVariable) job.size = number_in(value);
   }
   return job;
-}
-
-RankView view_of(int rank, const Seen& seen) {
-  RankView view;
-  view.rank = rank;
-  view.place = seen.place;
-  view.is_stopped = seen.is_stopped;
-  if (seen.found) {
-    view.state = RankView::State::blocked;
-    view.found = *seen.found;
-  } else if (seen.is_readable) {
-    view.state = RankView::State::running;
-  }
-  return view;
 }
 
 }  // namespace

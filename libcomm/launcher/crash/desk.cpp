@@ -3,16 +3,15 @@
 #include <errno.h>
 #include <fmt/core.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "launcher/crash/cause.hpp"
 #include "launcher/crash/core_file.hpp"
+#include "launcher/processes/process_entry.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -20,17 +19,6 @@ namespace {
 constexpr std::ptrdiff_t kMostRunning = 4;  // readers at a time
 constexpr int kStackMs = 4000;
 constexpr int kWaiting = 1024;  // connections not accepted yet
-
-pid_t parent_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t end = text.rfind(')');  // of the name, which may have any characters
-  constexpr std::size_t kState = 4;         // ") S "
-  return end == std::string::npos || end + kState >= text.size()
-             ? 0
-             : static_cast<pid_t>(atoi(text.c_str() + end + kState));
-}
 
 bool has_ended(int connection) {
   pollfd end{connection, 0, 0};
@@ -43,7 +31,8 @@ bool is_below(pid_t process, pid_t ancestor) {
   constexpr int kMostSteps = 100;
   for (int step = 0; step < kMostSteps && process > 1; ++step) {
     if (process == ancestor) return true;
-    process = parent_of(process);
+    const auto entry = read_process_entry(process);
+    process = entry ? entry->parent : 0;
   }
   return false;
 }

@@ -9,6 +9,7 @@
 #include "base/wait.hpp"
 #include "launcher/places/aside.hpp"
 #include "launcher/places/symbols.hpp"
+#include "launcher/processes/process_entry.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -37,15 +38,6 @@ bool open_in_tree(pid_t pid, blocked::Reader& reader, int depth) {
   for (const pid_t child : children_of(pid))
     if (open_in_tree(child, reader, depth + 1)) return true;
   return false;
-}
-
-bool is_stopped(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t end = text.rfind(')');
-  return end != std::string::npos && end + 2 < text.size() &&
-         (text[end + 2] == 'T' || text[end + 2] == 't');
 }
 
 // Innermost, as the program made the call there.
@@ -98,13 +90,28 @@ std::optional<blocked::Found> Watch::read(const Rank& rank) const {
   return *std::ranges::min_element(found, {}, &blocked::Found::age_ns);
 }
 
+RankView view_of(int rank, const Seen& seen) {
+  RankView view;
+  view.rank = rank;
+  view.place = seen.place;
+  view.is_stopped = seen.is_stopped;
+  if (seen.found) {
+    view.state = RankView::State::blocked;
+    view.found = *seen.found;
+  } else if (seen.is_readable) {
+    view.state = RankView::State::running;
+  }
+  return view;
+}
+
 Seen Watch::look(int number, bool with_place) {
   Seen seen;
   const auto at = ranks_.find(number);
   if (at == ranks_.end()) return seen;
   Rank& rank = at->second;
   seen.is_readable = open(rank, true);
-  seen.is_stopped = is_stopped(rank.pid);
+  const auto entry = read_process_entry(rank.pid);
+  seen.is_stopped = entry && entry->is_stopped();
   if (!seen.is_readable) return seen;
   seen.found = read(rank);
   if (seen.found && seen.found->age_ns > kStaleNs && !seen.is_stopped) seen.found.reset();

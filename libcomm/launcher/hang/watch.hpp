@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/blocked.hpp"
+#include "launcher/hang/why.hpp"
 
 namespace weft::weftrun {
 
@@ -20,6 +21,11 @@ struct Seen {
   std::optional<blocked::Found> found;  // what it waits for
   std::string place;                    // in the program; empty: unknown, or not asked for
 };
+
+RankView view_of(int rank, const Seen& seen);
+
+// Between two looks at Watch::all_wait().
+inline constexpr int kLookMs = 500;
 
 class Watch {
  public:

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "launcher/binding.hpp"
+#include "launcher/places/readable.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -32,17 +33,9 @@ std::span<const Awaited> unmatched_of(const Record& record) {
           std::min<std::size_t>(record.num_unmatched, blocked::kMostMessages)};
 }
 
-// The program's own names go to a terminal.
-std::string readable(std::string_view text) {
-  std::string out(text);
-  std::ranges::replace_if(
-      out, [](unsigned char letter) { return iscntrl(letter) != 0; }, '?');
-  return out;
-}
-
 std::string name_comm(std::string_view name, std::uint32_t size) {
   if (name == "MPI_COMM_WORLD" || name == "MPI_COMM_SELF") return std::string(name);
-  if (!name.empty()) return fmt::format("communicator \"{}\"", readable(name));
+  if (!name.empty()) return fmt::format("communicator \"{}\"", readable_of(std::string(name)));
   return size == 0 ? "a communicator without a name"
                    : fmt::format("a communicator of {} without a name", size);
 }
@@ -118,11 +111,10 @@ std::string name_awaited(const std::vector<const RankView*>& group) {
 
 std::string describe(const std::vector<const RankView*>& group) {
   std::vector<int> ranks;
-  std::uint64_t most = 0, least = UINT64_MAX;
+  std::uint64_t most = 0;
   for (const RankView* view : group) {
     ranks.push_back(view->rank);
     most = std::max(most, view->found.waited_ns);
-    least = std::min(least, view->found.waited_ns);
   }
   const std::string who = name_group(ranks);
   const bool is_one = ranks.size() == 1;

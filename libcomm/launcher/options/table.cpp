@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/settings.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/options/values.hpp"
 
@@ -87,9 +88,7 @@ Status set_on_death(A& a) {
 }
 
 Status set_initial_errhandler(A& a) {
-  constexpr std::string_view kKnown[] = {"mpi_errors_abort", "mpi_errors_are_fatal",
-                                         "mpi_errors_return"};
-  if (std::ranges::find(kKnown, a.value) == std::end(kKnown))
+  if (Settings settings; !settings.set("INITIAL_ERRHANDLER", a.value))
     return bad_value(a.option, a.value,
                      "mpi_errors_abort, mpi_errors_are_fatal or mpi_errors_return");
   a.options.environment.emplace_back("WEFT_INITIAL_ERRHANDLER", a.value);

@@ -1,6 +1,5 @@
 #include "launcher/places/symbols.hpp"
 
-#include <ctype.h>
 #include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -12,6 +11,8 @@
 
 #include <algorithm>
 #include <memory>
+
+#include "launcher/places/readable.hpp"
 
 namespace weft::weftrun {
 namespace {
@@ -43,12 +44,6 @@ const Dwfl_Callbacks kOfFile = {dwfl_build_id_find_elf, dwfl_standard_find_debug
 Dwfl* begin(const Dwfl_Callbacks& callbacks) {
   unsetenv("DEBUGINFOD_URLS");  // a server would be asked for what is not here
   return dwfl_begin(&callbacks);
-}
-
-std::string readable_of(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char letter) { return iscntrl(letter) != 0; }, '?');
-  return text;
 }
 
 // "solve(int)" becomes "solve".

@@ -8,6 +8,7 @@
 
 #include <fstream>
 
+#include "base/mpi_name.hpp"
 #include "launcher/places/symbols.hpp"
 
 namespace weft::weftrun {
@@ -117,11 +118,6 @@ std::string why_unreadable(int error) {
       error == EPERM ? " (/proc/sys/kernel/yama/ptrace_scope, or the container, forbids it)" : "");
 }
 
-bool is_call(const std::string& name) {
-  return name.starts_with("MPI_") || name.starts_with("PMPI_") || name.starts_with("MPIX_") ||
-         name.starts_with("PMPIX_");
-}
-
 // What the C library has around a thread or program.
 bool is_outermost(const std::string& name) {
   return name == "main" || name == "start_thread" || name == "clone3" ||
@@ -132,7 +128,7 @@ void take_lines(const Symbols& symbols, const Frame& frame, Stack& stack, bool& 
   std::vector<Line> lines = symbols.lines_at(frame.pc);
   if (lines.empty()) lines.push_back({"", "", 0, "no file's code: address ", frame.pc});
   for (const Line& line : lines) {
-    if (is_call(line.function)) stack.call = line.function.substr(line.function[0] == 'P' ? 1 : 0);
+    if (is_mpi_function(line.function)) stack.call = without_p(line.function);
     is_over = is_outermost(line.function);
     if (is_over && line.function != "main") return;
     std::string place = line.text();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/mpi_name.hpp"
 #include "base/os/code_place.hpp"
 #include "base/wait.hpp"
 #include "mpi/comm/comm.hpp"
@@ -29,15 +30,10 @@ struct Walk {
   int num_frames = 0;
 };
 
-bool is_of_interface(std::string_view name) {
-  return name.starts_with("MPI_") || name.starts_with("PMPI_") || name.starts_with("MPIX_") ||
-         name.starts_with("PMPIX_");
-}
-
 // Tools that stand between the program and this library have functions of the interface's names,
 // and so have the calls of Fortran, in lower case.
 bool is_between(const char* name) {
-  return name != nullptr && (is_of_interface(name) || std::string_view(name).starts_with("mpi_") ||
+  return name != nullptr && (is_mpi_function(name) || std::string_view(name).starts_with("mpi_") ||
                              std::string_view(name).starts_with("pmpi_"));
 }
 
@@ -51,7 +47,7 @@ _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
   CodePlace place;
   const bool is_known = find_code(at, place);
   if (is_known && place.file == walk.library) {
-    if (place.symbol != nullptr && is_of_interface(place.symbol)) walk.call = place.symbol;
+    if (place.symbol != nullptr && is_mpi_function(place.symbol)) walk.call = place.symbol;
     return _URC_NO_REASON;
   }
   if (walk.call == nullptr) return _URC_END_OF_STACK;  // a thread of the library itself
@@ -214,7 +210,7 @@ void note_long_wait(const tagged::Awaited& awaited, std::uint64_t since_ns,
   record.since_ns = since_ns;
   record.rank = engine->rank();
   record.is_threaded = process->thread_level == MPI_THREAD_MULTIPLE;
-  set_text(record.call, walk.call + (walk.call[0] == 'P' ? 1 : 0));
+  set_text(record.call, without_p(walk.call));
   fill_place(walk.caller, record);
   record.is_outside = (awaited.context != tagged::kAnyContext && awaited.context >= kAcrossJobs) ||
                       engine->has_under_way();

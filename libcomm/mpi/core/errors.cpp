@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mpi_name.hpp"
 #include "base/settings.hpp"
 #include "base/shortage.hpp"
 #include "job/boards.hpp"
@@ -70,10 +71,6 @@ const ErrorName* find_name(int code) {
 }
 
 int own_rank() { return engine == nullptr ? -1 : engine->rank(); }
-
-std::string exported_name(const char* function) {
-  return function[0] == 'P' ? function + 1 : function;
-}
 
 }  // namespace
 
@@ -172,7 +169,7 @@ int call_errhandler(Comm* comm, ErrorHandler* handler, int code, const char* fun
   static_assert(kPeerLostCode == MPI_ERR_PROC_ABORTED);
   if (!lost.empty() || code == MPIX_ERR_PROC_FAILED) code = kPeerLostCode;
   end_job(code > 0 && code < 256 ? code : 1,
-          fmt::format("{}{}: {}{}{}", exported_name(function), where,
+          fmt::format("{}{}: {}{}{}", without_p(function), where,
                       what.empty() ? fmt::format("error {}", code) : what, text.empty() ? "" : ": ",
                       text));
 }
@@ -232,7 +229,7 @@ int not_running(const char* function) {
   // No communicator exists whose handler could be called.
   if (initial_errhandler() == &return_handler) return MPI_ERR_OTHER;
   end_job(MPI_ERR_OTHER,
-          fmt::format("{} was called {}", exported_name(function),
+          fmt::format("{} was called {}", without_p(function),
                       phase == Phase::before_init ? "before MPI_Init" : "after MPI_Finalize"));
 }
 
@@ -242,7 +239,7 @@ int raise_no_memory(ErrorSite site, const char* function) noexcept {
       return raise_on(object, MPI_ERR_NO_MEM, function);
     if (File* object = find_file(site.file)) return raise_on(object, MPI_ERR_NO_MEM, function);
     if (is_running()) return raise(find_comm(site.comm), MPI_ERR_NO_MEM, function);
-    end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", exported_name(function)));
+    end_job(MPI_ERR_NO_MEM, fmt::format("{} has no memory", without_p(function)));
   } catch (const std::bad_alloc&) {
     // There is no memory even for the message of a handler that ends the job.
     constexpr std::string_view kText = "weft: out of memory\n";

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/stats.hpp"
 #include "base/wait.hpp"
@@ -59,31 +58,21 @@ void Slot::clear() noexcept {
   index_ = -1;
 }
 
-Reader::Reader(Reader&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-Reader& Reader::operator=(Reader&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-Reader::~Reader() {
-  if (fd_ >= 0) close(fd_);
-}
-
 Status Reader::open(pid_t process) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-  return stats::open(process, fd_);
+  file_ = Descriptor();
+  return stats::open(process, file_);
 }
 
 std::vector<Found> Reader::read() const {
   std::vector<Found> found;
   constexpr int kAttempts = 100;
-  for (std::size_t i = 0; i < kNumSlots && fd_ >= 0; ++i) {
+  for (std::size_t i = 0; i < kNumSlots && file_; ++i) {
     const auto at = static_cast<off_t>(stats::blocked_offset() + i * sizeof(Place));
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       std::uint32_t before = 0, after = 0;
       Found one;
       const auto get = [this](void* to, std::size_t bytes, off_t from) {
-        return pread(fd_, to, bytes, from) == static_cast<ssize_t>(bytes);
+        return pread(file_.get(), to, bytes, from) == static_cast<ssize_t>(bytes);
       };
       if (!get(&before, sizeof before, at) || before == 0) break;  // never written
       if (!get(&one.record, sizeof one.record, at + offsetof(Place, record)) ||

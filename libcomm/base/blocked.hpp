@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "weft/status.hpp"
 
 namespace weft::blocked {
@@ -118,18 +119,14 @@ struct Found {
 // Reads the records of one process, which stays open in between.
 class Reader {
  public:
-  Reader() = default;
-  Reader(Reader&& other) noexcept;
-  Reader& operator=(Reader&& other) noexcept;
-  ~Reader();
   // Errors: as stats::read().
   Status open(pid_t process);
-  bool is_open() const noexcept { return fd_ >= 0; }
+  bool is_open() const noexcept { return static_cast<bool>(file_); }
   // Empty: no thread of the process has waited long.
   std::vector<Found> read() const;
 
  private:
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace weft::blocked

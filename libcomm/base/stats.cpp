@@ -142,7 +142,7 @@ Own& own() {
 }
 
 // Opens the file of a process that is called so.
-Status open_file(pid_t process, int& fd) {
+Status open_file(pid_t process, Descriptor& file) {
   const std::string folder = fmt::format("/proc/{}/fd", process);
   DIR* opened = opendir(folder.c_str());
   if (opened == nullptr) {
@@ -150,7 +150,6 @@ Status open_file(pid_t process, int& fd) {
       return {Code::not_permitted, fmt::format("process {} is another user's", process)};
     return {Code::not_found, fmt::format("there is no process {}", process)};
   }
-  fd = -1;
   bool refused = false;
   while (const dirent* entry = readdir(opened)) {
     const std::string path = folder + "/" + entry->d_name;
@@ -158,11 +157,11 @@ Status open_file(pid_t process, int& fd) {
     const auto target = std::filesystem::read_symlink(path, error);
     refused = refused || error == std::errc::permission_denied;
     if (error || !target.native().starts_with(std::string("/memfd:") + kFileName)) continue;
-    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     break;
   }
   closedir(opened);
-  if (fd >= 0) return {};
+  if (file) return {};
   if (refused) return {Code::not_permitted, fmt::format("process {} is another user's", process)};
   return {Code::not_found, fmt::format("process {} does not run Weft, or has no peers", process)};
 }
@@ -262,11 +261,9 @@ void print_at_exit() noexcept {
 }
 
 Status read(pid_t process, std::string& text) {
-  int fd = -1;
-  if (Status status = open_file(process, fd); !status) return status;
-  Status status = read_file(fd, process, text);
-  close(fd);
-  return status;
+  Descriptor file;
+  if (Status status = open_file(process, file); !status) return status;
+  return read_file(file.get(), process, text);
 }
 
 blocked::Area* blocked_area() noexcept {
@@ -280,16 +277,14 @@ blocked::Area* blocked_area() noexcept {
 
 std::size_t blocked_offset() noexcept { return offsetof(Page, blocked); }
 
-Status open(pid_t process, int& fd) {
-  int opened = -1;
+Status open(pid_t process, Descriptor& file) {
+  Descriptor opened;
   if (Status status = open_file(process, opened); !status) return status;
   std::uint64_t magic = 0;
-  if (pread(opened, &magic, sizeof magic, offsetof(Page, magic)) != sizeof magic ||
-      magic != kMagic) {
-    ::close(opened);
+  if (pread(opened.get(), &magic, sizeof magic, offsetof(Page, magic)) != sizeof magic ||
+      magic != kMagic)
     return {Code::not_found, fmt::format("process {} runs another version of Weft", process)};
-  }
-  fd = opened;
+  file = std::move(opened);
   return {};
 }
 

@@ -85,6 +85,6 @@ Status read(pid_t process, std::string& text);
 // the file), where they are in the file, and the open file of a process; errors as of read().
 blocked::Area* blocked_area() noexcept;
 std::size_t blocked_offset() noexcept;
-Status open(pid_t process, int& fd);
+Status open(pid_t process, Descriptor& file);
 
 }  // namespace weft::stats

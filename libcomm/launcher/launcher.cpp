@@ -47,23 +47,10 @@ constexpr int kOutputStatus = 1;     // not all output could be written
 constexpr int kTimeoutStatus = 124;  // as timeout(1)
 constexpr int kLostStatus = 125;     // a host cannot be used any more, or this process not go on
 
-// The time after which a second look finds the ranks in the same waits, which write their records
-// several times meanwhile.
-constexpr std::uint64_t kLookNs = kLookMs * 1'000'000ull, kAgainNs = 400'000'000;
-// The longest wait for the hosts' answers about what the ranks wait for; the second is with places.
-constexpr std::uint64_t kAnswerNs = 1'000'000'000, kPlacesNs = 3'000'000'000;
 // Its default action is nothing, so that a process that it should not have gone to lives on.
 constexpr int kReportSignal = SIGURG;
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-// Two inspections with the same numbers have found all ranks in the same waits.
-std::vector<std::uint64_t> waits_of(const std::vector<RankView>& views) {
-  std::vector<std::uint64_t> waits;
-  for (const RankView& view : views)
-    waits.push_back(view.state == RankView::State::blocked ? view.found.record.number : 0);
-  return waits;
-}
 
 std::string random_key() {
   unsigned char bytes[16];
@@ -138,11 +125,12 @@ Status Launcher::start() {
   if (!status) return status;
   if (options_.display_map) display_map();
   // A wrong setting is the ranks' to report.
+  int hang_report_ms = 0;
   if (Settings settings; Settings::from_environment(environ, settings))
-    hang_report_ms_ = hang_report_ms(settings, options_.environment, options_.programs);
-  if (hang_report_ms_ > 0) look_at_ns_ = now_ns() + kLookNs;
+    hang_report_ms = weftrun::hang_report_ms(settings, options_.environment, options_.programs);
+  inspector_.begin(options_.num_ranks, hang_report_ms > 0);
   Assignment assignment;
-  assignment.hang_report_ms = hang_report_ms_;
+  assignment.hang_report_ms = hang_report_ms;
   assignment.core = options_.core;
   assignment.job_size = options_.num_ranks;
   assignment.programs = options_.programs;
@@ -341,8 +329,7 @@ int Launcher::run() {
     take_lost_visitors();
     take_abort_request();
     check_deadlines();
-    take_inspection();
-    look_for_hang();
+    if (const auto findings = inspector_.step(!ending_ && num_running() > 0)) tell(*findings);
     if (num_running() == 0 && !killed_) {
       // Ends the processes that the ranks have started and left behind; jobs that they have spawned
       // go on.
@@ -485,13 +472,11 @@ void Launcher::wait_for_something() {
   if (reads_input) polls.push_back({0, POLLIN, 0});
 
   int timeout_ms = server_->timeout_ms();
-  std::uint64_t inspection_at_ns = UINT64_MAX;
-  if (inspection_) inspection_at_ns = inspection_->hosts_left > 0 ? inspection_->until_ns : 0;
   std::uint64_t silent_at_ns = UINT64_MAX;
   for (const auto& [host, at_ns] : silent_at_ns_) silent_at_ns = std::min(silent_at_ns, at_ns);
   for (std::uint64_t at_ns :
        {kill_at_ns_, timeout_at_ns_, answer_at_ns_, abort_at_ns_, judge_at_ns_, silent_at_ns,
-        drain_until_ns_, look_at_ns_, inspection_at_ns}) {
+        drain_until_ns_, inspector_.due_at_ns()}) {
     if (at_ns == UINT64_MAX) continue;
     const std::uint64_t now = now_ns();
     const int left_ms = at_ns <= now ? 0
@@ -539,7 +524,7 @@ void Launcher::take_signals() {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
     if (number == kReportSignal) {
-      inspect(Why::user);
+      inspector_.ask(Inspector::Why::user);
       continue;
     }
     if (number == SIGTSTP) {
@@ -694,20 +679,10 @@ void Launcher::judge(const Exit& exit) {
   const auto host = static_cast<std::size_t>(rank.host);
   const std::string where = is_local(host) ? "" : fmt::format(" on {}", entries_[host].name);
   say(fmt::format("rank {} (pid {}{}) {}", exit.rank, rank.pid, where, how));
-  if (options_.core && WIFSIGNALED(exit.wait_status)) say(core_line(exit));
+  if (options_.core && WIFSIGNALED(exit.wait_status))
+    say(core_line(rank.core_file, WCOREDUMP(exit.wait_status)));
   fail(status);
   if (dead && options_.on_death == OnDeath::kill) end_job();
-}
-
-// Where the core file is, of a rank that the kernel has written one of, or would have.
-std::string Launcher::core_line(const Exit& exit) const {
-  const std::string& known = ranks_[static_cast<std::size_t>(exit.rank)].core_file;
-  const std::string file = known.empty() ? "where core_pattern says" : known;
-  if (WCOREDUMP(exit.wait_status)) return fmt::format("  its core file: {}", file);
-  return fmt::format(
-      "  there is no core file of it (it would be: {}): the signal leaves none, the hard limit "
-      "(ulimit -Hc) is 0, or the folder cannot be written",
-      file);
 }
 
 void Launcher::take_abort_request() {
@@ -730,7 +705,7 @@ void Launcher::check_deadlines() {
   if (now >= timeout_at_ns_ && (num_running() > 0 || has_children())) {
     timeout_at_ns_ = UINT64_MAX;
     fail(kTimeoutStatus);
-    inspect(Why::timeout);
+    inspector_.ask(Inspector::Why::timeout);
   }
   if (now >= answer_at_ns_) {
     answer_at_ns_ = UINT64_MAX;
@@ -748,110 +723,17 @@ void Launcher::check_deadlines() {
   }
 }
 
-// Sees whether all ranks wait, and if they do asks in what.
-void Launcher::look_for_hang() {
-  const std::uint64_t now = now_ns();
-  if (now < look_at_ns_ || inspection_) return;
-  look_at_ns_ = now + kLookNs;
-  if (ending_ || num_running() == 0) {
-    look_at_ns_ = UINT64_MAX;
-    return;
-  }
-  const bool all_wait = std::ranges::all_of(hosts_, [](auto& host) { return host->is_waiting(); });
-  if (!all_wait)
-    seen_waits_.clear();
-  else
-    inspect(seen_waits_.empty() ? Why::hang : Why::hang_again);
+RankView::State Launcher::state_of(int rank) const {
+  if (server_->state(rank) == Server::RankState::left) return RankView::State::left;
+  return ranks_[static_cast<std::size_t>(rank)].running ? RankView::State::unknown
+                                                        : RankView::State::ended;
 }
 
-void Launcher::inspect(Why why) {
-  // One at a time: a report goes before a look, and the end of the time before everything.
-  if (inspection_ && inspection_->why >= Why::hang_report && why != Why::timeout) return;
-  const bool with_places = why >= Why::hang_report;
-  const std::uint64_t now = now_ns();
-  inspection_ = Inspection{
-      why, now, now + (with_places ? kPlacesNs : kAnswerNs), static_cast<int>(hosts_.size()), {}};
-  const int number = ++num_inspections_;
-  for (auto& host : hosts_) host->inspect(number, with_places);
-}
-
-void Launcher::inspected(int number, int rank, const Seen& seen) {
-  if (!inspection_ || number != num_inspections_ || !valid(rank)) return;
-  RankView view = view_of(rank, seen);
-  if (server_->state(rank) == Server::RankState::left) {
-    view.state = RankView::State::left;
-    view.found = {};
-  }
-  inspection_->views.push_back(std::move(view));
-}
-
-void Launcher::all_inspected(int number) {
-  if (inspection_ && number == num_inspections_) --inspection_->hosts_left;
-}
-
-void Launcher::take_inspection() {
-  if (!inspection_) return;
-  if (inspection_->hosts_left > 0 && now_ns() < inspection_->until_ns) return;
-  const Inspection done = add_unheard(std::move(*inspection_));
-  inspection_.reset();
-  switch (done.why) {
-    case Why::hang:
-    case Why::hang_again:
-      return judge_hang(done);
-    case Why::hang_report:
-      return report_hang("all ranks wait, and none can go on:", done.views);
-    case Why::user:
-      return report_hang("what the ranks do:", done.views);
-    case Why::timeout:
-      return end_by_timeout(done.views);
-  }
-}
-
-// Adds the ranks that no host has described.
-Launcher::Inspection Launcher::add_unheard(Inspection done) const {
-  std::vector<bool> is_heard(ranks_.size());
-  for (const RankView& view : done.views) is_heard[static_cast<std::size_t>(view.rank)] = true;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (is_heard[i]) continue;
-    RankView view;
-    view.rank = static_cast<int>(i);
-    if (server_->state(view.rank) == Server::RankState::left)
-      view.state = RankView::State::left;
-    else if (!ranks_[i].running)
-      view.state = RankView::State::ended;
-    done.views.push_back(std::move(view));
-  }
-  std::ranges::sort(done.views, {}, &RankView::rank);
-  return done;
-}
-
-// A rank that is still in the wait in which it was a moment ago, and that has looked for messages
-// since, has no message on its way to it from one of which the same is true.
-void Launcher::judge_hang(const Inspection& now) {
-  std::vector<std::uint64_t> waits = waits_of(now.views);
-  const bool are_fresh = std::ranges::all_of(now.views, [&](const RankView& view) {
-    return view.state != RankView::State::blocked || now.at_ns > seen_at_ns_ + view.found.age_ns;
-  });
-  if (!stands_still(now.views) || waits == reported_waits_) {
-    seen_waits_.clear();
-    return;
-  }
-  if (now.why == Why::hang_again && waits == seen_waits_ && are_fresh) {
-    seen_waits_.clear();
-    reported_waits_ = std::move(waits);
-    if (reason_of(now.views)) inspect(Why::hang_report);
-    return;
-  }
-  if (waits != seen_waits_) {
-    seen_waits_ = std::move(waits);
-    seen_at_ns_ = now_ns();
-  }
-  look_at_ns_ = now_ns() + kAgainNs;
-}
-
-void Launcher::report_hang(const std::string& head, const std::vector<RankView>& views) {
-  say(head);
-  for (const std::string& line : explain(views)) say(line);
+void Launcher::tell(const Inspector::Findings& findings) {
+  if (findings.why == Inspector::Why::timeout) return end_by_timeout(findings.ranks);
+  say(findings.why == Inspector::Why::user ? "what the ranks do:"
+                                           : "all ranks wait, and none can go on:");
+  for (const std::string& line : explain(findings.ranks)) say(line);
 }
 
 void Launcher::end_by_timeout(const std::vector<RankView>& views) {
@@ -862,7 +744,7 @@ void Launcher::end_by_timeout(const std::vector<RankView>& views) {
                         name_ranks(running_ranks()), num_running() == 1 ? "runs" : "run"));
   // Not what the user has just read.
   const bool any_waits =
-      waits_of(views) != reported_waits_ && std::ranges::any_of(views, [](const RankView& view) {
+      !inspector_.has_reported(views) && std::ranges::any_of(views, [](const RankView& view) {
         return view.state == RankView::State::blocked;
       });
   if (any_waits)

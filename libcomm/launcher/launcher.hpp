@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "job/rendezvous_server.hpp"
-#include "launcher/hang/why.hpp"
+#include "launcher/hang/inspector.hpp"
 #include "launcher/host.hpp"
 #include "launcher/options.hpp"
 #include "launcher/output.hpp"
@@ -58,16 +58,6 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
     bool is_known = false;  // the rank has been notified of its end
   };
 
-  // Why the ranks are inspected: to see whether all of them wait, and wait on; to report that they
-  // do; because the time is over; because the user asks.
-  enum class Why { hang, hang_again, hang_report, timeout, user };
-  struct Inspection {
-    Why why;
-    std::uint64_t at_ns, until_ns;
-    int hosts_left;
-    std::vector<RankView> views;
-  };
-
   // HostEvents
   void bound(int rank, std::string_view processors) override;
   void started(int rank, pid_t pid) override;
@@ -76,8 +66,10 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void crashed(const Crash& crash) override;
   void exited(int rank, int wait_status) override;
   void lost(int host, const Status& why) override;
-  void inspected(int number, int rank, const Seen& seen) override;
-  void all_inspected(int number) override;
+  void inspected(int number, int rank, const Seen& seen) override {
+    inspector_.inspected(number, rank, seen);
+  }
+  void all_inspected(int number) override { inspector_.all_inspected(number); }
   void said(const std::string& text) override { say(text); }
   bool has_room() override { return !stdout_.full() && !stderr_.full(); }
 
@@ -107,17 +99,12 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   void report_crashes();
   void judge_exits();
   void judge(const Exit& exit);
-  std::string core_line(const Exit& exit) const;
   void take_lost_visitors();
   void take_abort_request();
   bool holds_abort_of(int rank) const;
   void check_deadlines();
-  void look_for_hang();
-  void inspect(Why why);
-  void take_inspection();
-  Inspection add_unheard(Inspection done) const;
-  void judge_hang(const Inspection& now);
-  void report_hang(const std::string& head, const std::vector<RankView>& views);
+  RankView::State state_of(int rank) const;
+  void tell(const Inspector::Findings& findings);
   void end_by_timeout(const std::vector<RankView>& views);
   void check_joined();
   void end_job();
@@ -169,14 +156,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::uint64_t abort_at_ns_ = UINT64_MAX;   // when a rank's wish to end the job is granted
   std::uint64_t judge_at_ns_ = UINT64_MAX;   // when early ends count as they are
   std::uint64_t drain_until_ns_ = UINT64_MAX;
-  int hang_report_ms_ = 0;
-  std::uint64_t look_at_ns_ = UINT64_MAX;  // when the next look at whether all ranks wait is due
-  int num_inspections_ = 0;                // the number of the last one
-  std::optional<Inspection> inspection_;   // under way
-  // What the ranks waited for when they were first seen to, and when that was.
-  std::vector<std::uint64_t> seen_waits_;
-  std::uint64_t seen_at_ns_ = 0;
-  std::vector<std::uint64_t> reported_waits_;
+  Inspector inspector_{hosts_, [this](int rank) { return state_of(rank); }};
   std::map<int, std::uint64_t> silent_at_ns_;  // when a host whose agent is gone counts as lost
 };
 

@@ -21,6 +21,15 @@ std::string head_of(const Crash& crash) {
 
 }  // namespace
 
+std::string core_line(const std::string& file, bool is_written) {
+  const std::string place = file.empty() ? "where core_pattern says" : file;
+  if (is_written) return fmt::format("  its core file: {}", place);
+  return fmt::format(
+      "  there is no core file of it (it would be: {}): the signal leaves none, the hard limit "
+      "(ulimit -Hc) is 0, or the folder cannot be written",
+      place);
+}
+
 std::vector<std::string> CrashReports::lines_of(std::vector<Crash> crashes) {
   std::ranges::sort(crashes, {}, &Crash::rank);
   std::vector<std::string> lines;

@@ -23,6 +23,10 @@ struct Crash {
   }
 };
 
+// What is said of the core file of a rank that a signal has ended. file: where it goes; empty: not
+// known.
+std::string core_line(const std::string& file, bool is_written);
+
 // The reports of one job.
 class CrashReports {
  public:

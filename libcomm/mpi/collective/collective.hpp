@@ -286,20 +286,18 @@ class Background final : public Operation {
 };
 
 // Raises what check() or prepare() has refused, with the wrong value.
-[[gnu::cold]] int raise_wrong_root(Comm& comm, int root, const char* function);
-[[gnu::cold]] int raise_wrong_count(Comm& comm, MPI_Count count, const char* function);
 template <class Call>
 [[gnu::cold]] int raise_wrong_call(Comm& comm, const Call& call, int code, const char* function) {
   if constexpr (requires { call.root; })
-    if (code == MPI_ERR_ROOT) return raise_wrong_root(comm, call.root, function);
+    if (code == MPI_ERR_ROOT) return raise_wrong(&comm, code, 0, call.root, 0, function);
   if constexpr (requires { MPI_Count{call.count}; })
-    if (code == MPI_ERR_COUNT) return raise_wrong_count(comm, call.count, function);
+    if (code == MPI_ERR_COUNT) return raise_wrong(&comm, code, call.count, 0, 0, function);
   if constexpr (requires { MPI_Count{call.send_count}; })
     if (code == MPI_ERR_COUNT && call.send_count < 0)
-      return raise_wrong_count(comm, call.send_count, function);
+      return raise_wrong(&comm, code, call.send_count, 0, 0, function);
   if constexpr (requires { MPI_Count{call.receive_count}; })
     if (code == MPI_ERR_COUNT && call.receive_count < 0)
-      return raise_wrong_count(comm, call.receive_count, function);
+      return raise_wrong(&comm, code, call.receive_count, 0, 0, function);
   return raise(&comm, code, function);
 }
 

@@ -1,21 +1,6 @@
 // The C functions of the collectives that move data: blocking, nonblocking and persistent, with int
 // and with large counts. Their Calls are in calls.hpp.
-#include <fmt/core.h>
-
 #include "mpi/collective/calls.hpp"
-
-namespace weft::mpi {
-
-int raise_wrong_root(Comm& comm, int root, const char* function) {
-  return raise(&comm, MPI_ERR_ROOT, function,
-               fmt::format("{} is not in 0 to {}", root, comm.num_peers - 1));
-}
-
-int raise_wrong_count(Comm& comm, MPI_Count count, const char* function) {
-  return raise(&comm, MPI_ERR_COUNT, function, fmt::format("{}", count));
-}
-
-}  // namespace weft::mpi
 
 using namespace weft;       // NOLINT: the bodies below are the C interface
 using namespace weft::mpi;  // NOLINT

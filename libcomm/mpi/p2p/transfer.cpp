@@ -54,7 +54,8 @@ int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag, const 
   std::string text;
   if (code == MPI_ERR_COUNT) text = fmt::format("{}", count);
   if (code == MPI_ERR_TAG) text = fmt::format("{} is not in 0 to {}", tag, kTagUb);
-  if (code == MPI_ERR_RANK) text = fmt::format("{} is not in 0 to {}", peer, comm->num_peers - 1);
+  if (code == MPI_ERR_RANK || code == MPI_ERR_ROOT)
+    text = fmt::format("{} is not in 0 to {}", peer, comm->num_peers - 1);
   return raise(comm, code, function, text);
 }
 

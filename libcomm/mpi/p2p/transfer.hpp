@@ -84,7 +84,8 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
   return MPI_SUCCESS;
 }
 
-// Raises what they found, with the value that is wrong.
+// Raises what they, or the checks of a collective, found, with the value that is wrong. peer: or
+// the root.
 [[nodiscard, gnu::cold]] int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag,
                                          const char* function);
 // The same for a call that was to start a request (null: not even that was given). Programs wait

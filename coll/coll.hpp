@@ -206,8 +206,12 @@ class Team {
 // Counts and displacements are bytes, but for reductions elements of the operation. In-place forms:
 // where MPI allows MPI_IN_PLACE the caller passes null for the send buffer (scatter, scatterv: null
 // for the root's receive buffer). A caller that has nothing to send, but means no in-place form,
-// passes any other pointer. Buffers that are not significant by MPI's rules (receive of reduce
+// passes not_null(). Buffers that are not significant by MPI's rules (receive of reduce
 // outside the root) may be null.
+inline const void* not_null(const void* data) noexcept {
+  static const char nothing = 0;
+  return data == nullptr ? &nothing : data;
+}
 Status barrier(Team& team);
 Status bcast(Team& team, void* data, std::size_t bytes, int root);
 Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,

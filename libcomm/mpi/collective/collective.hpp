@@ -35,12 +35,8 @@
 
 namespace weft::mpi {
 
-// Collectives take a null send buffer for MPI_IN_PLACE; a program's null buffer of no bytes must
-// not be taken for it.
-inline const void* not_null(const void* data) noexcept {
-  static const char nothing = 0;
-  return data == nullptr ? &nothing : data;
-}
+// A program's null buffer of no bytes is not MPI_IN_PLACE.
+using coll::not_null;
 
 // True if elements are sent from the address where elements are received, which the standard
 // forbids: the error of a program that means MPI_IN_PLACE. Other overlaps are not checked.

@@ -440,8 +440,8 @@ Status give_edges(coll::Team& team, const std::vector<Edge>& mine, std::vector<E
   });
   received.resize((static_cast<std::size_t>(receive_places.back()) + receive_bytes.back()) /
                   sizeof(Edge));
-  return coll::alltoallv(team, out.data(), send_bytes.data(), send_places.data(), received.data(),
-                         receive_bytes.data(), receive_places.data());
+  return coll::alltoallv(team, coll::not_null(out.data()), send_bytes.data(), send_places.data(),
+                         received.data(), receive_bytes.data(), receive_places.data());
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ FOLDERS = [('libcomm/launcher', ['job/']), ('libcomm/include', ['base/public_hea
            ('tools/cli', ['tools/']), ('tools/weftrun', ['job/']), ('tools/weft-store', ['objstore/']),
            ('tools/weft-graph', ['graph/cli']), ('tools/weft-copy', ['mcast/copy']),
            ('tools/weft-mcroute', ['mcast_routing/']), ('tools/weft-profile', ['profile']),
+           ('tools/weft-check', ['mpi:check_']),
            ('tools/weft-perf', ['node/perf']), ('tools/weft_page', ['compare', 'graph/paper']), ('tools', ['tools/commands']),
            ('examples/osu', ['compare']), ('docs', ['docs/'])]
 MPI = 'mpi:'  # before the name of a multi-process test

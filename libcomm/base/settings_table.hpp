@@ -21,6 +21,10 @@ WEFT_SETTING(hang_report_ms, "HANG_REPORT_MS", "2000", ms, user,
 WEFT_SETTING(initial_errhandler, "INITIAL_ERRHANDLER", "mpi_errors_are_fatal", choice, user,
              "mpi_errors_are_fatal|mpi_errors_abort|mpi_errors_return: the error handler that "
              "MPI_COMM_WORLD and MPI_COMM_SELF have at first")
+WEFT_SETTING(
+    check, "CHECK", "off", choice, user,
+    "off|report|abort: what an MPI program does wrong is reported, or ends the job at once "
+    "(weftrun --check, weft-check)")
 // waiting
 WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")

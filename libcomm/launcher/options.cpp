@@ -85,13 +85,33 @@ Status parse_program(int argc, const char* const* argv, int& i, Options& options
   return {};
 }
 
-// Installed beside this command; not installed, it lies where it is built.
-std::string profiler() {
+// A command that is installed beside this one; not installed, it lies where it is built.
+std::string companion(const std::string& name) {
   std::error_code error;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  const auto built = here / "../weft-profile/weft-profile";
-  const bool is_installed = std::filesystem::exists(here / "weft-profile", error);
-  return (is_installed ? here / "weft-profile" : built.lexically_normal()).string();
+  const auto built = here / ".." / name / name;
+  const bool is_installed = std::filesystem::exists(here / name, error);
+  return (is_installed ? here / name : built.lexically_normal()).string();
+}
+
+// Puts weft-check or weft-profile before the programs: by their options, or by WEFT_CHECK.
+Status add_tools(Options& options) {
+  if (const char* value = getenv("WEFT_CHECK"); value != nullptr && !options.check) {
+    const std::string_view how(value);
+    if (how != "off" && how != "report" && how != "abort")
+      return {Code::bad_argument,
+              fmt::format("WEFT_CHECK={}: must be off, report or abort", value)};
+    options.check = how != "off";
+  }
+  if (options.check && options.profile)
+    return {Code::bad_argument,
+            "weft-check (--check, WEFT_CHECK) and --profile exclude each other: both take the "
+            "functions of MPI over; run the program once with each"};
+  if (!options.check && !options.profile) return {};
+  const std::string tool = companion(options.check ? "weft-check" : "weft-profile");
+  for (Program& program : options.programs)
+    if (!program.command.empty()) program.command.insert(program.command.begin(), tool);
+  return {};
 }
 
 // --nolocal. A job without any host named runs on this machine alone.
@@ -157,9 +177,8 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
     for (HostEntry& host : options.hosts) host.slots = options.ranks_per_host;
     options.oversubscribe = true;
   }
+  if (Status status = add_tools(options); !status) return status;
   for (Program& program : options.programs) {
-    if (options.profile && !program.command.empty())
-      program.command.insert(program.command.begin(), profiler());
     if (program.num_ranks == 0)
       program.num_ranks = options.programs.size() > 1 ? 1
                           : !options.hosts.empty()    ? count_slots(options.hosts)

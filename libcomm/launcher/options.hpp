@@ -44,6 +44,7 @@ struct Options {
   bool output_is_copied = true;       // what goes there is also written to the standard outputs
   bool output_has_job_folder = true;  // PATH/1/rank.N, as Open MPI names them, not PATH/rank.N
   bool display_map = false;           // says which ranks run where
+  bool check = false;                 // weft-check is put before the program
   bool profile = false;               // weft-profile is put before the program
   Binding binding;
   bool verbose = false;

@@ -91,6 +91,33 @@ TEST_CASE("values that are missing, too many or wrong are named") {
   }
 }
 
+TEST_CASE("a tool is put before all programs, and two are refused") {
+  for (const auto& [words, how] :
+       {std::pair{Words{"--check"}, "report"}, std::pair{Words{"--check=abort"}, "abort"}}) {
+    Words all = words;
+    all.insert(all.end(), {"-n", "2", "one", ":", "-n", "1", "two"});
+    Options options;
+    REQUIRE(parse(all, options).ok());
+    REQUIRE(options.programs.size() == 2);
+    for (const Program& program : options.programs)
+      CHECK(program.command.front().ends_with("/weft-check"));
+    CHECK(std::ranges::count(options.environment,
+                             std::pair{std::string("WEFT_CHECK"), std::string(how)}) == 1);
+  }
+  CHECK(error_of({"--check", "--profile"}).find("exclude each other") != std::string::npos);
+  CHECK(error_of({"--check=all"}).find("report or abort") != std::string::npos);
+  setenv("WEFT_CHECK", "abort", 1);
+  Options options;
+  CHECK(parse({"true"}, options).ok());
+  CHECK(options.programs[0].command.front().ends_with("/weft-check"));
+  CHECK(error_of({"--profile"}).find("WEFT_CHECK") != std::string::npos);
+  setenv("WEFT_CHECK", "perhaps", 1);
+  CHECK(error_of({}).find("perhaps") != std::string::npos);
+  setenv("WEFT_CHECK", "off", 1);
+  CHECK(options_of({}).check == false);
+  unsetenv("WEFT_CHECK");
+}
+
 TEST_CASE("options of other launchers mean what the same ones mean here") {
   struct Case {
     Words words;

@@ -60,6 +60,8 @@ Output:
   --stats                 prints at the end what each process sent to and received from each peer
   --trace FILE            writes when which call took how long, for ui.perfetto.dev: FILE with the
                           rank before its extension
+  --check, --check=abort  reports what an MPI program does wrong (weft-check); exit status 66 if it
+                          does; abort: ends the job at the first report
   --profile               prints at the end what the calls of an MPI program have cost
                           (weft-profile)
   --profile-out PREFIX    the same, and writes PREFIX.json and PREFIX.svg, who sent what to whom

@@ -80,6 +80,14 @@ Status set_profile_out(A& a) {
   return {};
 }
 
+Status set_check(A& a) {
+  if (!a.value.empty() && a.value != "report" && a.value != "abort")
+    return bad_value(a.option, a.value, "report or abort");
+  a.options.check = true;
+  a.options.environment.emplace_back("WEFT_CHECK", a.value.empty() ? "report" : a.value);
+  return {};
+}
+
 Status set_on_death(A& a) {
   if (a.value != "kill" && a.value != "continue")
     return bad_value(a.option, a.value, "kill or continue");
@@ -194,6 +202,7 @@ const std::vector<OptionRow>& rows() {
          return Status();
        }},
       {{"--trace"}, value, set_trace},
+      {{"--check"}, optional_value, set_check},
       {{"--profile"}, nothing, set<&Options::profile>},
       {{"--profile-out"}, value, set_profile_out},
       {{"--quiet", "-q"}, nothing, set<&Options::quiet>},

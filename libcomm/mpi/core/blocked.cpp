@@ -37,6 +37,13 @@ bool is_between(const char* name) {
                              std::string_view(name).starts_with("pmpi_"));
 }
 
+// Weft's own tools, whose functions have no names here.
+bool is_of_tool(const char* file) {
+  if (file == nullptr) return false;
+  const std::string_view path(file);
+  return path.ends_with("/libweft_check.so") || path.ends_with("/libweft_profile.so");
+}
+
 _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
   Walk& walk = *static_cast<Walk*>(object);
   int is_before = 0;
@@ -51,6 +58,11 @@ _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
     return _URC_NO_REASON;
   }
   if (walk.call == nullptr) return _URC_END_OF_STACK;  // a thread of the library itself
+  if (is_known && is_of_tool(place.file->l_name)) {
+    // What the tool has made of the call may have another name.
+    if (place.symbol != nullptr && is_mpi_function(place.symbol)) walk.call = place.symbol;
+    return _URC_NO_REASON;
+  }
   if (is_known && is_between(place.symbol)) return _URC_NO_REASON;
   walk.caller = at;
   return _URC_END_OF_STACK;

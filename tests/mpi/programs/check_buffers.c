@@ -1,0 +1,25 @@
+// For weftrun --check: rank 0 changes what it sends, and rank 1 receives twice into the same
+// memory, the second time beyond the variable's end; "right": none of that.
+#include <mpi.h>
+#include <stdio.h>
+
+int main(int argc, char** argv) {
+  int rank, sent[8] = {1}, received[8];
+  const int is_right = argc > 1;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Request requests[2];
+  if (rank == 0) {
+    MPI_Isend(sent, 4, MPI_INT, 1, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(sent, 4, MPI_INT, 1, 2, MPI_COMM_WORLD, &requests[1]);
+    if (!is_right) sent[0] = 2;
+  } else {
+    MPI_Irecv(received, 4, MPI_INT, 0, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(received + (is_right ? 4 : 2), is_right ? 4 : 8, MPI_INT, 0, 2, MPI_COMM_WORLD,
+              &requests[1]);
+  }
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  MPI_Finalize();
+  if (rank == 0) puts("as expected");
+  return 0;
+}

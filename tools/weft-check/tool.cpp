@@ -54,6 +54,8 @@ int call_checked(Own<A...> own, A... a) {
     return call_partitioned<function>(own, a...);
   else if constexpr (is_completion(kName))
     return call_completion<function>(own, a...);
+  else if constexpr (is_status_query(kName))
+    return call_status_query<function>(own, a...);
   else if constexpr (!collective_of(kName).empty())
     return call_collective<function>(own, a...);
   else if constexpr (is_put(kName) || is_get(kName))

@@ -16,7 +16,14 @@ int main(int argc, char** argv) {
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   if (rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, MPI_COMM_WORLD);
   if (is_right) {
-    if (rank == 1) MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    // A request that is known to be complete may be freed.
+    if (rank == 1) {
+      MPI_Request receive;
+      int is_here = 0;
+      MPI_Irecv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &receive);
+      while (!is_here) MPI_Request_get_status(receive, &is_here, MPI_STATUS_IGNORE);
+      MPI_Request_free(&receive);
+    }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Type_free(&type);
     MPI_Comm_free(&comm);

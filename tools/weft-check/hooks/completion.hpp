@@ -80,6 +80,31 @@ class Statuses {
   std::vector<MPI_Status> many_;
 };
 
+constexpr bool is_status_query(std::string_view name) {
+  return name.starts_with("Request_get_status");
+}
+
+// MPI_Request_get_status and its like: the program knows which requests are complete.
+template <std::size_t function, class... A>
+int call_status_query(Own<A...> own, A... a) {
+  constexpr std::string_view kName = kPlain<function>;
+  const int code = own(a...);
+  if (code != MPI_SUCCESS) return code;
+  if constexpr (kName == "Request_get_status") {
+    if (*argument<1>(a...) != 0) note_known(argument<0>(a...));
+  } else if constexpr (kName == "Request_get_status_all") {
+    if (*argument<2>(a...) != 0)
+      for (int i = 0; i < argument<0>(a...); ++i) note_known(argument<1>(a...)[i]);
+  } else if constexpr (kName == "Request_get_status_any") {
+    if (*argument<3>(a...) != 0 && *argument<2>(a...) != MPI_UNDEFINED)
+      note_known(argument<1>(a...)[*argument<2>(a...)]);
+  } else {
+    for (int i = 0; i < *argument<2>(a...); ++i)
+      note_known(argument<1>(a...)[argument<3>(a...)[i]]);
+  }
+  return code;
+}
+
 inline void end_all(const Handles& handles, const MPI_Status* statuses, int code) {
   if (code != MPI_SUCCESS) return handles.end_failed(code, statuses);
   for (int i = 0; i < handles.number(); ++i) handles.end(i, statuses[i]);

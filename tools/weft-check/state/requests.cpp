@@ -84,6 +84,7 @@ void start_request(MPI_Request handle) {
   }
   if (operation == nullptr || operation->is_active) return;
   operation->is_active = true;
+  operation->is_known = false;
   if (operation->is_partitioned) return;
   if (operation->message == Operation::Message::send)
     operation->note = note_send(*operation->comm, operation->peer, operation->tag,
@@ -147,6 +148,13 @@ void cancel_request(const MPI_Request* place) {
   if (at != all.all.end()) at->second->is_cancelled = true;
 }
 
+void note_known(MPI_Request handle) {
+  Requests& all = requests();
+  const Lock lock(all.mutex);
+  const auto [begin, end] = all.all.equal_range(handle);
+  for (auto at = begin; at != end; ++at) at->second->is_known = true;
+}
+
 void free_request(const MPI_Request* place) {
   std::shared_ptr<Operation> operation;
   {
@@ -158,6 +166,12 @@ void free_request(const MPI_Request* place) {
     all.all.erase(at);
   }
   if (!operation->is_active) return;
+  if (operation->is_known) {
+    MPI_Status status;
+    int is_complete = 0;
+    if (PMPI_Request_get_status(*place, &is_complete, &status) == MPI_SUCCESS && is_complete != 0)
+      return finish(*operation, status, MPI_SUCCESS, true);
+  }
   end_uses(*operation);
   if (operation->note != 0 && operation->is_cancelled)
     note_cancelled_send(*operation->comm, operation->peer, operation->tag, operation->note);

@@ -21,6 +21,7 @@ struct Operation {
   bool is_active = true;
   bool is_partitioned = false;
   bool is_cancelled = false;  // the program has tried
+  bool is_known = false;      // by MPI_Request_get_status: it is complete
   std::vector<Memory> memory;
   std::vector<Use> uses;
   // A send or a receive.
@@ -49,6 +50,8 @@ void end_request(MPI_Request handle, const MPI_Request* place, const MPI_Status&
                  int error_class);
 // Called before MPI_Cancel.
 void cancel_request(const MPI_Request* place);
+// Called when MPI_Request_get_status has told that it is complete.
+void note_known(MPI_Request handle);
 // Called before MPI_Request_free.
 void free_request(const MPI_Request* place);
 // Called in MPI_Finalize.

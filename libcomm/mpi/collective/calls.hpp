@@ -256,14 +256,22 @@ struct GathervCall {
   Datatype* receive_type = nullptr;
   PackedBuffer send = {};
   Blocks receive = {};
+  KeptArrays arrays = {};
+  std::size_t size = 0;
 
   template <class F>
   void each_type(F&& f) const {
     f(send_type);
     f(receive_type);
   }
+  void keep_arrays() {
+    if (!receives) return;
+    arrays.keep(receive_counts, size);
+    arrays.keep(places, size);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
+    size = static_cast<std::size_t>(comm.size());
     if (root != -1)
       if (const int code = check_root(comm, root); code != MPI_SUCCESS) return code;
     receives = root == -1 || rank == root;
@@ -363,14 +371,22 @@ struct ScattervCall {
   Datatype* receive_type = nullptr;
   Blocks send = {};
   PackedBuffer receive = {};
+  KeptArrays arrays = {};
+  std::size_t size = 0;
 
   template <class F>
   void each_type(F&& f) const {
     f(send_type);
     f(receive_type);
   }
+  void keep_arrays() {
+    if (!sends) return;
+    arrays.keep(send_counts, size);
+    arrays.keep(places, size);
+  }
   int check(Comm& comm) {
     rank = comm.rank;
+    size = static_cast<std::size_t>(comm.size());
     int code = check_root(comm, root);
     if (code != MPI_SUCCESS) return code;
     sends = rank == root;
@@ -562,6 +578,7 @@ struct AlltoallvCall {
   std::vector<Datatype*> receive_types = {};
   Blocks send = {};
   Blocks receive = {};
+  KeptArrays arrays = {};
 
   bool is_w() const { return one_receive == MPI_DATATYPE_NULL; }
 
@@ -582,6 +599,15 @@ struct AlltoallvCall {
   void each_type(F&& f) const {
     for (Datatype* type : send_types) f(type);
     for (Datatype* type : receive_types) f(type);
+  }
+  void keep_arrays() {
+    const auto number = static_cast<std::size_t>(size);
+    if (!in_place) {
+      arrays.keep(send_counts, number);
+      arrays.keep(send_places, number);
+    }
+    arrays.keep(receive_counts, number);
+    arrays.keep(receive_places, number);
   }
   int check(Comm& comm) {
     size = comm.size();

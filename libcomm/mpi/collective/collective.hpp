@@ -12,6 +12,8 @@
 //                                  call to them
 //   void outlive()                 optional: keeps what a background form needs besides its types
 //                                  and the program may free
+//   void keep_arrays()             optional: copies the arrays that prepare() reads, for persistent
+//                                  forms
 //   using Inter                    the Call for intercommunicators, made from this one
 //                                  (intercomm_calls.hpp); void: there is none
 // so that blocking, nonblocking and persistent functions differ in a template only. A Call without
@@ -183,6 +185,22 @@ inline int check_root(const Comm& comm, int root) noexcept {
   return root < 0 || root >= comm.size() ? MPI_ERR_ROOT : MPI_SUCCESS;
 }
 
+// Copies of the arrays of a persistent call. The standard lets a program keep them unchanged until
+// the request is freed (MPI 5.0, 6.13), but bindings as mpi4py give them back at once.
+class KeptArrays {
+ public:
+  template <class Element>
+  void keep(const Element*& array, std::size_t number) {
+    if (array == nullptr) return;
+    auto copy = std::make_shared<std::vector<Element>>(array, array + number);
+    array = copy->data();
+    copies_.push_back(std::move(copy));
+  }
+
+ private:
+  std::vector<std::shared_ptr<const void>> copies_;
+};
+
 // A Call that runs in the background.
 template <class Call>
 class Background final : public Operation {
@@ -198,6 +216,8 @@ class Background final : public Operation {
       if (type != nullptr) retain(type);
     });
     if constexpr (requires { call_.outlive(); }) call_.outlive();
+    if constexpr (requires { call_.keep_arrays(); })
+      if (persistent) call_.keep_arrays();
   }
   void open() noexcept { schedule_.open(); }
   ~Background() override {

@@ -30,6 +30,7 @@ struct NeighborCall {
   std::vector<Datatype*> receive_types = {};
   Blocks send = {};
   Blocks receive = {};
+  KeptArrays arrays = {};
 
   static int find_types(std::size_t n, MPI_Count one_count, const Count* counts, MPI_Datatype one,
                         const MPI_Datatype* handles, std::vector<Datatype*>& types) {
@@ -48,6 +49,12 @@ struct NeighborCall {
   void each_type(F&& f) const {
     for (Datatype* type : send_types) f(type);
     for (Datatype* type : receive_types) f(type);
+  }
+  void keep_arrays() {
+    arrays.keep(send_counts, destinations.size());
+    arrays.keep(send_places, destinations.size());
+    arrays.keep(receive_counts, sources.size());
+    arrays.keep(receive_places, sources.size());
   }
   int check(Comm& comm) {
     if (comm.topology == nullptr) return MPI_ERR_TOPOLOGY;

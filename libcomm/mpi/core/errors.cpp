@@ -410,7 +410,7 @@ MPI_FUNCTION(Add_error_string)(int errorcode, const char* string) {
 
 namespace {
 
-// Removes a class (that no code names any more) or a code.
+// Removes a class (that no code names any more) or a code, without an error string.
 int remove_added(int number, bool is_class, const char* function) {
   MPI_MUST_RUN_IN(function);
   const char* problem = nullptr;
@@ -421,6 +421,8 @@ int remove_added(int number, bool is_class, const char* function) {
       problem = "not one that the program added";
     } else if (found->second.num_codes != 0) {
       problem = "error codes of that class still exist";
+    } else if (!found->second.text.empty()) {
+      problem = "it still has an error string: MPI_Remove_error_string comes first";
     } else {
       const auto owner = added->entries.find(found->second.error_class);
       if (!is_class && owner != added->entries.end()) --owner->second.num_codes;

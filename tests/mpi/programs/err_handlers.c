@@ -110,11 +110,14 @@ int main(int argc, char** argv) {
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
   // They go again: the string, the code, and then the class that no code names any more.
   EXPECT_CLASS(MPI_Remove_error_class(own_class), MPI_ERR_ARG);
+  EXPECT_CLASS(MPI_Remove_error_code(own_code), MPI_ERR_ARG);
   EXPECT_OK(MPI_Remove_error_string(own_code));
   EXPECT_OK(MPI_Error_string(own_code, text, &length));
   EXPECT(length == 0 && text[0] == 0);
   EXPECT_OK(MPI_Remove_error_code(own_code));
   EXPECT_CLASS(MPI_Error_class(own_code, &class), MPI_ERR_ARG);
+  EXPECT_CLASS(MPI_Remove_error_class(own_class), MPI_ERR_ARG);
+  EXPECT_OK(MPI_Remove_error_string(own_class));
   EXPECT_OK(MPI_Remove_error_class(own_class));
   EXPECT_CLASS(MPI_Error_class(own_class, &class), MPI_ERR_ARG);
   EXPECT_CLASS(MPI_Remove_error_class(MPI_ERR_OTHER), MPI_ERR_ARG);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "coll/plan/plan.hpp"
+#include "coll/select/counts.hpp"
 #include "coll/select/selection.hpp"
 #include "coll/switch/numbers.hpp"
 #include "tagged/engine.hpp"
@@ -106,6 +107,10 @@ class Team {
   // Collective; called before the end of a team that the members leave at different times.
   void close_offload();
 
+  // Counts the calls; not those of a team whose calls are parts of another team's, nor of one
+  // member.
+  const CallCounts& counts() const noexcept { return counts_; }
+
   // For the algorithms.
   const Choices& choices() const noexcept { return choices_; }
   // Memory for one call, aligned to a cache line; the next call of scratch() may move it. Null: out
@@ -177,6 +182,7 @@ class Team {
   std::uint32_t context_ = 0;
   std::atomic<Interrupt*> interrupt_;  // relaxed; of a part of a team: the parent's counts
   Team* parent_ = nullptr;             // the team that this is a part of
+  CallCounts counts_;                  // beside what else each call reads
   int rank_ = 0;
   bool is_local_ = false;
   bool hosts_used_ = false;

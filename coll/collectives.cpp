@@ -38,11 +38,28 @@ Status ended(Team& team, Status status) {
 
 namespace {
 
-Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes, const Reduction& op) {
-  const Algorithm algorithm = coll::algorithm_for(team, collective, bytes, op.commutative);
-  if (algorithm != Algorithm::shm || op.element_bytes <= max_shm_element_bytes(team.size()))
-    return algorithm;
-  return choose(collective, {team.size(), bytes, false, op.commutative}, Choices{});
+// Chooses an algorithm for the call that begins, and counts it.
+Algorithm take(Team& team, Collective collective, std::size_t bytes) {
+  const Algorithm algorithm = algorithm_for(team, collective, bytes);
+  team.counts().add(collective, algorithm, bytes);
+  return algorithm;
+}
+
+Algorithm take(Team& team, Collective collective, std::size_t bytes, const Reduction& op) {
+  Algorithm algorithm = algorithm_for(team, collective, bytes, op.commutative);
+  if (algorithm == Algorithm::shm && op.element_bytes > max_shm_element_bytes(team.size()))
+    algorithm = choose(collective, {team.size(), bytes, false, op.commutative}, Choices{});
+  team.counts().add(collective, algorithm, bytes);
+  return algorithm;
+}
+
+// Returns true if switches do the call, for which the caller then calls them, and counts it.
+bool enter(offload::Offload* offload, Team& team, Collective collective, std::size_t bytes,
+           const Reduction& op, bool is_allreduce) {
+  if (!offload->enter(bytes, op, is_allreduce)) return false;
+  team.counts().add(collective, Algorithm::by_switch,
+                    collective == Collective::barrier ? 0 : bytes);
+  return true;
 }
 
 // A copy of data that an in-place call both sends and overwrites.
@@ -58,9 +75,10 @@ Status barrier(Team& team) {
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
   if (auto* offload = team.offload();
-      offload != nullptr && offload->enter(1, offload::Offload::bitwise_or())) [[unlikely]]
+      offload != nullptr && enter(offload, team, Collective::barrier, 1,
+                                  offload::Offload::bitwise_or(), true)) [[unlikely]]
     return ended(team, offload->barrier());
-  switch (algorithm_for(team, Collective::barrier, 0)) {
+  switch (take(team, Collective::barrier, 0)) {
     case Algorithm::shm:
       return shm_barrier(*team.shm());
     case Algorithm::two_level:
@@ -74,10 +92,10 @@ Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   if (team.size() == 1 || bytes == 0) return {};
   if (team.is_broken()) return lost(team);
   if (auto* offload = team.offload();
-      offload != nullptr && offload->enter(bytes, offload::Offload::bitwise_or(), false))
-      [[unlikely]]
+      offload != nullptr && enter(offload, team, Collective::bcast, bytes,
+                                  offload::Offload::bitwise_or(), false)) [[unlikely]]
     return ended(team, offload->bcast(data, bytes, root));
-  const Algorithm algorithm = algorithm_for(team, Collective::bcast, bytes);
+  const Algorithm algorithm = take(team, Collective::bcast, bytes);
   switch (algorithm) {
     case Algorithm::shm:
       return shm_bcast(*team.shm(), data, bytes, root);
@@ -101,10 +119,10 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
     return {};
   }
   if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload(); offload != nullptr && offload->enter(bytes, op, false))
-      [[unlikely]]
+  if (auto* offload = team.offload();
+      offload != nullptr && enter(offload, team, Collective::reduce, bytes, op, false)) [[unlikely]]
     return ended(team, offload->allreduce(input, receive, count, op, root));
-  const Algorithm algorithm = algorithm_for(team, Collective::reduce, bytes, op);
+  const Algorithm algorithm = take(team, Collective::reduce, bytes, op);
   switch (algorithm) {
     case Algorithm::shm:
       return shm_reduce(*team.shm(), input, receive, count, op, root);
@@ -128,9 +146,11 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     return {};
   }
   if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload(); offload != nullptr && offload->enter(bytes, op)) [[unlikely]]
+  if (auto* offload = team.offload();
+      offload != nullptr && enter(offload, team, Collective::allreduce, bytes, op, true))
+      [[unlikely]]
     return ended(team, offload->allreduce(send, receive, count, op));
-  const Algorithm algorithm = algorithm_for(team, Collective::allreduce, bytes, op);
+  const Algorithm algorithm = take(team, Collective::allreduce, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);
   if (algorithm == Algorithm::two_level)
@@ -155,7 +175,7 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
     return {};
   }
   if (team.is_broken()) return lost(team);
-  const Algorithm algorithm = algorithm_for(team, Collective::reduce_scatter, bytes, op);
+  const Algorithm algorithm = take(team, Collective::reduce_scatter, bytes, op);
   switch (algorithm) {
     case Algorithm::shm: {
       if (input != receive) return shm_reduce_scatter(*team.shm(), input, receive, counts, op);
@@ -193,7 +213,7 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     return {};
   }
   if (team.is_broken()) return lost(team);
-  const Algorithm algorithm = algorithm_for(team, Collective::scan, bytes, op);
+  const Algorithm algorithm = take(team, Collective::scan, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
   if (algorithm == Algorithm::two_level)
@@ -229,7 +249,7 @@ Status gather(Team& team, const void* send, void* receive, std::size_t bytes, in
     copy_bytes(at(receive, index(root) * bytes), send, bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
-  const Algorithm algorithm = algorithm_for(team, Collective::gather, bytes);
+  const Algorithm algorithm = take(team, Collective::gather, bytes);
   switch (algorithm) {
     case Algorithm::shm:
       return shm_gather(*team.shm(), send, receive, bytes, root);
@@ -249,7 +269,7 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
     copy_bytes(receive, at(send, index(root) * bytes), bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
-  const Algorithm algorithm = algorithm_for(team, Collective::scatter, bytes);
+  const Algorithm algorithm = take(team, Collective::scatter, bytes);
   switch (algorithm) {
     case Algorithm::shm:
       return shm_scatter(*team.shm(), send, receive, bytes, root);
@@ -268,7 +288,7 @@ Status allgather(Team& team, const void* send, void* receive, std::size_t bytes)
   const bool several = team.size() > 1;
   if (several && team.is_broken()) return lost(team);
   const Algorithm algorithm =
-      several ? algorithm_for(team, Collective::allgather, bytes) : Algorithm::automatic;
+      several ? take(team, Collective::allgather, bytes) : Algorithm::automatic;
   if (algorithm == Algorithm::shm) return shm_allgather(*team.shm(), send, receive, bytes);
   if (send != nullptr) copy_bytes(at(receive, index(team.rank()) * bytes), send, bytes);
   if (!several) return {};
@@ -293,7 +313,7 @@ Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) 
     if (!held) return Code::no_memory;
     send = held.get();
   }
-  const Algorithm algorithm = algorithm_for(team, Collective::alltoall, bytes);
+  const Algorithm algorithm = take(team, Collective::alltoall, bytes);
   switch (algorithm) {
     case Algorithm::shm:
       return shm_alltoall(*team.shm(), send, receive, bytes);

@@ -18,7 +18,10 @@ namespace weft::coll {
 
 Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t context,
            Interrupt* interrupt)
-    : engine_(engine), interrupt_(interrupt), choices_(Choices::from(engine.job().settings())) {
+    : engine_(engine),
+      interrupt_(interrupt),
+      counts_(members.size() > 1 ? CallCounts(engine.is_threaded()) : CallCounts()),
+      choices_(Choices::from(engine.job().settings())) {
   members_.reserve(members.size());
   // Clients that agree on losses in the middle of calls need every member to see them alike.
   if (interrupt == nullptr) notices_ = std::make_unique<Notices>(engine);

@@ -9,9 +9,13 @@
 namespace weft::coll {
 namespace {
 
-// Chooses as for blocks of one byte: no member knows the length of all.
-bool goes_by_leaders(Team& team, Collective collective) {
-  return team.hosts() != nullptr && algorithm_for(team, collective, 1) == Algorithm::two_level;
+// Chooses as for blocks of one byte: no member knows the length of all. Counts the call, with this
+// member's bytes.
+bool goes_by_leaders(Team& team, Collective collective, std::size_t bytes) {
+  const bool by_leaders =
+      team.hosts() != nullptr && algorithm_for(team, collective, 1) == Algorithm::two_level;
+  team.counts().add(collective, by_leaders ? Algorithm::two_level : Algorithm::linear, bytes);
+  return by_leaders;
 }
 
 }  // namespace
@@ -22,7 +26,7 @@ Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* recei
     copy_bytes(at(receive, displacements[root]), send, std::min(send_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
-  if (goes_by_leaders(team, Collective::gather))
+  if (goes_by_leaders(team, Collective::gather, send_bytes))
     return ended(team,
                  two_level_gatherv(team, send, send_bytes, receive, counts, displacements, root));
   return run_steps(
@@ -38,7 +42,7 @@ Status scatterv(Team& team, const void* send, const std::size_t* counts,
     copy_bytes(receive, at(send, displacements[root]), std::min(receive_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
-  if (goes_by_leaders(team, Collective::scatter))
+  if (goes_by_leaders(team, Collective::scatter, receive_bytes))
     return ended(
         team, two_level_scatterv(team, send, counts, displacements, receive, receive_bytes, root));
   return run_steps(
@@ -57,9 +61,12 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
   std::size_t total = 0;
   for (int r = 0; r < n; ++r) total += counts[r];
   if (total == 0) return {};
-  if (team.hosts() != nullptr &&
-      algorithm_for(team, Collective::allgather, total / index(n)) == Algorithm::two_level)
-    return ended(team, two_level_allgatherv(team, receive, counts, displacements));
+  const std::size_t each = total / index(n);
+  const bool by_leaders = team.hosts() != nullptr &&
+                          algorithm_for(team, Collective::allgather, each) == Algorithm::two_level;
+  team.counts().add(Collective::allgather,
+                    by_leaders ? Algorithm::two_level : allgatherv_algorithm(total), each);
+  if (by_leaders) return ended(team, two_level_allgatherv(team, receive, counts, displacements));
   return run_steps(team, Collective::allgather, {nullptr, receive}, nullptr,
                    [&](Plan& plan, const Group& group) {
                      write_allgatherv(plan, group, kOutput, counts, displacements);
@@ -88,6 +95,9 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
     send_counts = receive_counts;
     send_displacements = held_displacements.data();
   }
+  std::size_t total = 0;
+  for (int r = 0; r < n; ++r) total += send_counts[r];
+  team.counts().add(Collective::alltoall, Algorithm::pairwise, total / index(n));
   return run_steps(team, Collective::alltoall, {send, receive}, nullptr,
                    [&](Plan& plan, const Group& group) {
                      alltoallv_pairwise(plan, group, kInput, send_counts, send_displacements,

@@ -32,6 +32,8 @@ struct Vector {
 // (coll/collectives.cpp).
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
                         bool commutative = true);
+// What write_allgatherv() takes for so many bytes in all.
+Algorithm allgatherv_algorithm(std::size_t total) noexcept;
 
 void barrier_dissemination(Plan& plan, const Group& group);
 

@@ -30,10 +30,13 @@ void reduce_within(const TeamShape& team, Plan& plan, const Group& group, Buffer
   plan.wait_all();
 }
 
-TeamShape shape_of(Team& team) { return {team.rank(), team.size(), team.hosts(), &team.choices()}; }
+TeamShape shape_of(Team& team) {
+  return {team.rank(), team.size(), team.hosts(), &team.choices(), team.counts()};
+}
 
 void write_barrier_steps(const TeamShape& team, Plan& plan) {
   const Placement* hosts = hosts_of(team, Collective::barrier, 0);
+  count_call(team, Collective::barrier, hosts, 0);
   if (hosts == nullptr) return barrier_dissemination(plan, all(team));
   const Led led(*hosts);
   const bool leads = led.leads();
@@ -49,6 +52,7 @@ void write_barrier_steps(const TeamShape& team, Plan& plan) {
 
 void write_bcast_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root) {
   const Placement* hosts = hosts_of(team, Collective::bcast, bytes);
+  count_call(team, Collective::bcast, hosts, bytes);
   if (hosts == nullptr) return bcast_within(team, plan, all(team), kOutput, bytes, root);
   const Led led(*hosts, root);
   if (led.leads()) bcast_within(team, plan, led.across(), kOutput, bytes, hosts->host(root));
@@ -58,6 +62,7 @@ void write_bcast_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int
 void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative,
                         int root) {
   const Placement* hosts = hosts_of(team, Collective::reduce, vector.bytes(), commutative);
+  count_call(team, Collective::reduce, hosts, vector.bytes(), commutative);
   if (hosts == nullptr)
     return reduce_within(team, plan, all(team), kInput, kOutput, vector, commutative, root);
   const Led led(*hosts, root);
@@ -70,6 +75,7 @@ void write_reduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool c
 
 void write_allreduce_steps(const TeamShape& team, Plan& plan, Vector vector, bool commutative) {
   const Placement* hosts = hosts_of(team, Collective::allreduce, vector.bytes(), commutative);
+  count_call(team, Collective::allreduce, hosts, vector.bytes(), commutative);
   if (hosts == nullptr)
     return allreduce_within(team, plan, all(team), kOutput, vector, commutative);
   const Led led(*hosts);
@@ -87,6 +93,7 @@ void write_scan_steps(const TeamShape& team, Plan& plan, Vector vector, bool exc
     plan.wait_all();
   };
   const Placement* hosts = hosts_of(team, Collective::scan, vector.bytes());
+  count_call(team, Collective::scan, hosts, vector.bytes());
   if (hosts == nullptr) return within(all(team), kOutput, exclusive);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();
@@ -114,6 +121,7 @@ void write_reduce_scatter_steps(const TeamShape& team, Plan& plan, const std::si
     plan.wait_all();
   };
   const Placement* hosts = hosts_of(team, Collective::reduce_scatter, count * unit, commutative);
+  count_call(team, Collective::reduce_scatter, hosts, count * unit, commutative);
   if (hosts == nullptr) return within(all(team), kInput, kOutput, counts);
   const Led led(*hosts);
   const Group inside = hosts->inside_group();

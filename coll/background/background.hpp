@@ -1,8 +1,8 @@
 #pragma once
 // The steps of entire collectives, for calls that run in the background: by messages alone, in two
-// levels where members share hosts. Arguments as in algorithms.hpp; blocking calls can choose
-// shared memory too (coll.hpp). The choice depends only on the members and the arguments, so all
-// members write plans that match.
+// levels where members share hosts. Each is counted under its algorithm (select/counts.hpp).
+// Arguments as in algorithms.hpp; blocking calls can choose shared memory too (coll.hpp). The
+// choice depends only on the members and the arguments, so all members write plans that match.
 #include "coll/algorithms/algorithms.hpp"
 #include "coll/two_level/placement.hpp"
 
@@ -14,6 +14,7 @@ struct TeamShape {
   int size;
   const Placement* hosts;  // null: one host, or every member is on a host of its own
   const Choices* choices;
+  CallCounts counts = {};
 };
 // The shape is valid as long as the team.
 TeamShape shape_of(Team& team);

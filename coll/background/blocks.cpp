@@ -74,6 +74,7 @@ void allgather_by_hosts(const TeamShape& team, Plan& plan, const Placement& host
 
 void write_allgather_steps(const TeamShape& team, Plan& plan, std::size_t bytes) {
   const Placement* hosts = hosts_of(team, Collective::allgather, bytes);
+  count_call(team, Collective::allgather, hosts, bytes);
   if (hosts == nullptr)
     return write_allgather(by_messages(team, Collective::allgather, team.size, bytes), plan,
                            all(team), kOutput, bytes);
@@ -85,13 +86,18 @@ void write_allgatherv_steps(const TeamShape& team, Plan& plan, const std::size_t
                             const std::ptrdiff_t* displacements) {
   const Layout blocks(team.size, [counts](int member) { return counts[member]; });
   if (blocks.total == 0 || team.size == 1) return;
-  const Placement* hosts = hosts_of(team, Collective::allgather, blocks.total / index(team.size));
+  const std::size_t each = blocks.total / index(team.size);
+  const Placement* hosts = hosts_of(team, Collective::allgather, each);
+  team.counts.add(Collective::allgather,
+                  hosts != nullptr ? Algorithm::two_level : allgatherv_algorithm(blocks.total),
+                  each);
   if (hosts == nullptr) return write_allgatherv(plan, all(team), kOutput, counts, displacements);
   allgather_by_hosts(team, plan, *hosts, counts, displacements);
 }
 
 void write_gather_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root) {
   const Placement* hosts = hosts_of(team, Collective::gather, bytes);
+  count_call(team, Collective::gather, hosts, bytes);
   if (hosts == nullptr)
     return write_gather(by_messages(team, Collective::gather, team.size, bytes), plan, all(team),
                         kInput, kOutput, bytes, root);
@@ -117,6 +123,7 @@ void write_gather_steps(const TeamShape& team, Plan& plan, std::size_t bytes, in
 
 void write_scatter_steps(const TeamShape& team, Plan& plan, std::size_t bytes, int root) {
   const Placement* hosts = hosts_of(team, Collective::scatter, bytes);
+  count_call(team, Collective::scatter, hosts, bytes);
   if (hosts == nullptr)
     return write_scatter(by_messages(team, Collective::scatter, team.size, bytes), plan, all(team),
                          kInput, kOutput, bytes, root);
@@ -139,7 +146,9 @@ void write_scatter_steps(const TeamShape& team, Plan& plan, std::size_t bytes, i
 
 void write_alltoall_steps(const TeamShape& team, Plan& plan, std::size_t bytes) {
   const Placement* hosts = hosts_of(team, Collective::alltoall, bytes);
-  if (hosts == nullptr || index(hosts->largest()) * index(team.size) > kMostSorted)
+  if (hosts != nullptr && index(hosts->largest()) * index(team.size) > kMostSorted) hosts = nullptr;
+  count_call(team, Collective::alltoall, hosts, bytes);
+  if (hosts == nullptr)
     return write_alltoall(by_messages(team, Collective::alltoall, team.size, bytes), plan,
                           all(team), kInput, kOutput, bytes);
   const Led led(*hosts);

@@ -15,6 +15,15 @@ inline Algorithm by_messages(const TeamShape& team, Collective collective, int s
   return choose(collective, {size, bytes, false, commutative}, *team.choices);
 }
 
+// Counts a call of all members that goes over these hosts or, without, by messages.
+inline void count_call(const TeamShape& team, Collective collective, const Placement* hosts,
+                       std::size_t bytes, bool commutative = true) {
+  const Algorithm algorithm = hosts != nullptr
+                                  ? Algorithm::two_level
+                                  : by_messages(team, collective, team.size, bytes, commutative);
+  team.counts.add(collective, algorithm, bytes);
+}
+
 inline Group all(const TeamShape& team) { return {team.rank, team.size}; }
 
 // The hosts, if the table or the settings take two levels for so many bytes (as in Situation); else

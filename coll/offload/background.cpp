@@ -45,6 +45,9 @@ Background::Next Background::run(const void* input, void* output, const coll::Re
 
 Background::Next Background::end(Status status) {
   status_ = std::move(status);
+  const bool has_data = call_.collective != coll::Collective::barrier;
+  offload_.team_.counts().add(call_.collective, coll::Algorithm::by_switch,
+                              has_data ? call_.count * call_.op.element_bytes : 0);
   pass_turn();
   return Next::over;
 }

@@ -21,7 +21,8 @@ class Background {
     void* output = nullptr;       // null: this member gets no result
     std::size_t count = 0;
     coll::Reduction op;
-    bool is_allreduce = true;  // or of equal cost in the model
+    bool is_allreduce = true;                                   // or of equal cost in the model
+    coll::Collective collective = coll::Collective::allreduce;  // that it is counted as
   };
   Background(Offload& offload, const Call& call);
   ~Background();

@@ -110,7 +110,8 @@ std::string_view name(Algorithm algorithm) noexcept {
                                          "rabenseifner",
                                          "ring",
                                          "bruck",
-                                         "pairwise"};
+                                         "pairwise",
+                                         "switch"};
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 

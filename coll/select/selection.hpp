@@ -44,8 +44,9 @@ enum class Algorithm : std::uint8_t {
   ring,
   bruck,
   pairwise,
+  by_switch,  // not chosen here: a switch computes it (coll/offload)
 };
-inline constexpr Algorithm kLastAlgorithm = Algorithm::pairwise;
+inline constexpr Algorithm kLastAlgorithm = Algorithm::pairwise;  // of those that are chosen
 
 std::string_view name(Collective collective) noexcept;
 std::string_view name(Algorithm algorithm) noexcept;

@@ -115,13 +115,18 @@ void write_allgather(Algorithm algorithm, Plan& plan, const Group& group, Buffer
   }
 }
 
-void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
-                      const std::ptrdiff_t* displacements) {
+Algorithm allgatherv_algorithm(std::size_t total) noexcept {
   // Longer data are not worth the copies.
   constexpr std::size_t kMostCopied = 256 * 1024;
+  return total <= kMostCopied ? Algorithm::circulant : Algorithm::ring;
+}
+
+void write_allgatherv(Plan& plan, const Group& group, BufferRef blocks, const std::size_t* counts,
+                      const std::ptrdiff_t* displacements) {
   std::size_t total = 0;
   for (int m = 0; m < group.size; ++m) total += counts[m];
-  const auto write = total <= kMostCopied ? allgatherv_circulant : allgatherv_ring;
+  const auto write =
+      allgatherv_algorithm(total) == Algorithm::circulant ? allgatherv_circulant : allgatherv_ring;
   write(plan, group, blocks, counts, displacements);
 }
 

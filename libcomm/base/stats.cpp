@@ -18,12 +18,13 @@
 #include "base/os/mapping.hpp"
 #include "base/os/shared_memory.hpp"
 #include "base/shortage.hpp"
+#include "base/tally.hpp"
 
 namespace weft::stats {
 namespace {
 
 constexpr const char* kFileName = "weft-stats";
-constexpr std::uint64_t kMagic = 0x3373746174737477;  // changes with the format
+constexpr std::uint64_t kMagic = 0x3473746174737477;  // changes with the format
 constexpr std::uint32_t kNumRows = 1 << 16;
 constexpr std::size_t kNamedPast = 1024;  // peers that are gone whose rows stay
 
@@ -33,6 +34,7 @@ struct Page {
   std::atomic<std::uint32_t> num_rows{0};  // so many have ever been open
   blocked::Area blocked;
   alignas(64) Row rows[kNumRows];
+  Tally tallies[kNumTallies];
 };
 
 using blocked::set_text;
@@ -216,6 +218,15 @@ Status read_file(int fd, pid_t process, std::string& text) {
       text += fmt::format("  {:28} collectives computed by it: {}, by the hosts instead: {}\n",
                           key.first, of(Counter::offloaded), of(Counter::fallbacks));
   }
+  for (std::size_t i = 0; i < kNumTallies; ++i) {
+    alignas(Tally) std::byte bytes[sizeof(Tally)];
+    if (!get(bytes, sizeof bytes, offsetof(Page, tallies) + i * sizeof(Tally))) break;
+    const Tally& tally = *reinterpret_cast<const Tally*>(bytes);
+    if (const auto calls = tally.calls.load(std::memory_order_relaxed); calls != 0)
+      text += fmt::format("  {:14} {:22} {:>12} calls {:>9} bytes\n", text_of(tally.what),
+                          text_of(tally.way), calls,
+                          amount(tally.bytes.load(std::memory_order_relaxed)));
+  }
   return {};
 }
 
@@ -240,6 +251,16 @@ std::array<std::uint64_t, kNumCounters> sum(std::string_view peer) noexcept {
   } catch (const std::bad_alloc&) {
     return {};  // nothing has been counted either
   }
+}
+
+std::span<Tally, kNumTallies> tallies() noexcept {
+  static Tally unseen_tallies[kNumTallies];
+  try {
+    if (Page* page = own().page(); page != nullptr) return page->tallies;
+  } catch (const std::bad_alloc&) {
+    // Not shown then.
+  }
+  return unseen_tallies;
 }
 
 void set_name(std::string_view name) noexcept {

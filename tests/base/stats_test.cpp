@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <iterator>
 #include <sstream>
 #include <vector>
+
+#include "base/tally.hpp"
 
 using namespace weft;
 using stats::Counter;
@@ -46,6 +49,12 @@ TEST_CASE("what was counted is read from outside, and stays when the lane ends")
     moved.row().add(Counter::copied_bytes, 3 << 20);
     other.open("ofi", std::string(200, 'x'));  // longer than there is room for
     other.row().add(Counter::stalls, 7);
+    stats::Tally& tally = stats::tallies()[stats::kNumTallies - 1];
+    std::strcpy(tally.what, "allreduce");
+    std::strcpy(tally.way, "ring");
+    tally.add(5 << 20, false);
+    tally.add(0, true);
+    std::strcpy(stats::tallies()[0].what, "never");
     char byte = 0;
     if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1) _exit(1);
     _exit(0);
@@ -62,6 +71,9 @@ TEST_CASE("what was counted is read from outside, and stays when the lane ends")
   const auto other = line_of(text, std::string(55, 'x'));
   REQUIRE(other.size() == 9);
   CHECK(other[7] == "7");
+  CHECK(line_of(text, "allreduce") ==
+        std::vector<std::string>{"allreduce", "ring", "2", "calls", "5.0M", "bytes"});
+  CHECK(line_of(text, "never").empty());
   REQUIRE(write(down[1], &byte, 1) == 1);
   int exited = 0;
   REQUIRE(waitpid(child, &exited, 0) == child);

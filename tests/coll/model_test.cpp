@@ -6,6 +6,7 @@
 
 #include "base/settings.hpp"
 #include "coll/algorithms/algorithms.hpp"
+#include "coll/select/counts.hpp"
 #include "coll/select/model.hpp"
 
 namespace weft::test {
@@ -179,6 +180,23 @@ TEST_CASE("times of single messages") {
           const int came = plan.receive(0, kOutput, 50);
           plan.reduce(kOutput, kInput, 50, came);
         }) == Approx(100 + 1000 + 50 * 2 + 100 + 50 * 3));
+}
+
+TEST_CASE("every algorithm that the table or the settings take is counted") {
+  for (const Rule& rule : rules()) CHECK(has_algorithm(rule.collective, rule.algorithm));
+  const auto row = std::ranges::find(setting_rows(), Setting::coll_algorithms, &SettingRow::id);
+  REQUIRE(row != setting_rows().end());
+  for (std::size_t c = 0; c < kNumCollectives; ++c) {
+    const auto collective = static_cast<C>(c);
+    const std::string picks = '|' + std::string(pick_of(row->meaning, name(collective))) + '|';
+    for (int a = 0; a <= static_cast<int>(kLastAlgorithm); ++a) {
+      const auto algorithm = static_cast<Algorithm>(a);
+      INFO(name(collective) << " by " << name(algorithm));
+      const bool is_sent_at_once = collective == C::alltoall && algorithm == Algorithm::linear;
+      const bool is_picked = picks.find('|' + std::string(name(algorithm)) + '|') != picks.npos;
+      CHECK(has_algorithm(collective, algorithm) == (is_picked || is_sent_at_once));
+    }
+  }
 }
 
 }  // namespace

@@ -325,7 +325,11 @@ struct GathervCall {
           nullptr, receive.data(), nullptr, [&](const coll::TeamShape& team, coll::Plan& plan) {
             coll::write_allgatherv_steps(team, plan, receive.bytes.data(), receive.places.data());
           });
-    } else if (rank != root) {
+      return;
+    }
+    schedule.comm().team->counts().add(coll::Collective::gather, coll::Algorithm::linear,
+                                       in_place ? receive.bytes[own] : send.bytes());
+    if (rank != root) {
       schedule.send(root, send.data(), send.bytes());
     } else {
       for (int i = 0; i < schedule.size(); ++i)
@@ -427,6 +431,9 @@ struct ScattervCall {
                           send.places.data(), to, bytes, root);
   }
   void build(Schedule& schedule) {
+    schedule.comm().team->counts().add(
+        coll::Collective::scatter, coll::Algorithm::linear,
+        in_place ? send.bytes[static_cast<std::size_t>(rank)] : receive.bytes());
     if (sends) {
       for (int i = 0; i < schedule.size(); ++i)
         if (i != rank)
@@ -473,6 +480,10 @@ inline void schedule_alltoall(Schedule& schedule, const Blocks* send, Blocks& re
       schedule.receive(i, receive.block(static_cast<std::size_t>(i)),
                        receive.bytes[static_cast<std::size_t>(i)]);
   const std::vector<std::size_t>& bytes = send == nullptr ? receive.bytes : send->bytes;
+  std::size_t total = 0;
+  for (const std::size_t one : bytes) total += one;
+  schedule.comm().team->counts().add(coll::Collective::alltoall, coll::Algorithm::linear,
+                                     total / bytes.size());
   for (int i = 0; i < schedule.size(); ++i)
     if (i != rank)
       schedule.send(i, from[static_cast<std::size_t>(i)], bytes[static_cast<std::size_t>(i)]);

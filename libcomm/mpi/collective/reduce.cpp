@@ -140,8 +140,12 @@ struct ReduceCall {
   }
   Switched through(const coll::Team&) requires(shape == Shape::allreduce ||
                                                shape == Shape::reduce) {
-    return {in_place ? receive.data() : send.data(), receives ? receive.data() : nullptr,
-            static_cast<std::size_t>(count), op.reduction(), shape == Shape::allreduce};
+    return {in_place ? receive.data() : send.data(),
+            receives ? receive.data() : nullptr,
+            static_cast<std::size_t>(count),
+            op.reduction(),
+            shape == Shape::allreduce,
+            shape == Shape::allreduce ? coll::Collective::allreduce : coll::Collective::reduce};
   }
   void build(Schedule& schedule) {
     const coll::Reduction& reduction = op.reduction();

@@ -28,12 +28,13 @@ offload::Background::Next advance_switches(offload::Background& switched, Schedu
 
 Switched switched_bcast(const coll::Team& team, void* data, std::size_t bytes, int root) noexcept {
   // The root's buffer may be read-only memory, or memory that others read meanwhile.
-  if (team.rank() == root) return {data, nullptr, bytes, offload::Offload::bitwise_or(), false};
-  return {nullptr, data, bytes, offload::Offload::bitwise_or(), false};
+  if (team.rank() == root)
+    return {data, nullptr, bytes, offload::Offload::bitwise_or(), false, coll::Collective::bcast};
+  return {nullptr, data, bytes, offload::Offload::bitwise_or(), false, coll::Collective::bcast};
 }
 
 Switched switched_barrier() noexcept {
-  return {nullptr, nullptr, 1, offload::Offload::bitwise_or(), true};
+  return {nullptr, nullptr, 1, offload::Offload::bitwise_or(), true, coll::Collective::barrier};
 }
 
 }  // namespace weft::mpi

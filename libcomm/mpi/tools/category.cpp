@@ -11,18 +11,21 @@ struct CategoryRow {
   const char* name;
   const char* meaning;
   Setting begin, end;  // its rows of the settings table, which is sorted in this order
-  bool has_pvars_and_events;
+  enum class Has : char { nothing, pvars_of_transport, pvars_of_collectives } has;
 };
 
+using Has = CategoryRow::Has;
 constexpr CategoryRow kCategories[] = {
-    {"weft", "all of Weft", Setting::kCount, Setting::kCount, false},
-    {"base", "logs and counters of a process", Setting::log, Setting::spin_us, false},
-    {"waiting", "how a process waits", Setting::spin_us, Setting::start_timeout_ms, false},
-    {"job", "starting, and missing others", Setting::start_timeout_ms, Setting::fabric, false},
+    {"weft", "all of Weft", Setting::kCount, Setting::kCount, Has::nothing},
+    {"base", "logs and counters of a process", Setting::log, Setting::spin_us, Has::nothing},
+    {"waiting", "how a process waits", Setting::spin_us, Setting::start_timeout_ms, Has::nothing},
+    {"job", "starting, and missing others", Setting::start_timeout_ms, Setting::fabric,
+     Has::nothing},
     {"transport", "the routes to other processes, and messages", Setting::fabric,
-     Setting::coll_algorithms, true},
-    {"collectives", "collective operations", Setting::coll_algorithms, Setting::offload, false},
-    {"offload", "allreduce by switches", Setting::offload, Setting::kCount, false},
+     Setting::coll_algorithms, Has::pvars_of_transport},
+    {"collectives", "collective operations", Setting::coll_algorithms, Setting::offload,
+     Has::pvars_of_collectives},
+    {"offload", "allreduce by switches", Setting::offload, Setting::kCount, Has::nothing},
 };
 constexpr int kNumCategories = static_cast<int>(std::size(kCategories));
 
@@ -42,8 +45,17 @@ const CategoryRow* category_at(int index) {
 int num_cvars_of(const CategoryRow& row) {
   return static_cast<int>(row.end) - static_cast<int>(row.begin);
 }
-int num_pvars_of(const CategoryRow& row) { return row.has_pvars_and_events ? num_pvars() : 0; }
-int num_events_of(const CategoryRow& row) { return row.has_pvars_and_events ? num_events() : 0; }
+int first_pvar_of(const CategoryRow& row) {
+  return row.has == Has::pvars_of_collectives ? first_pvar_of_collectives() : 0;
+}
+int num_pvars_of(const CategoryRow& row) {
+  if (row.has == Has::nothing) return 0;
+  return (row.has == Has::pvars_of_collectives ? num_pvars() : first_pvar_of_collectives()) -
+         first_pvar_of(row);
+}
+int num_events_of(const CategoryRow& row) {
+  return row.has == Has::pvars_of_transport ? num_events() : 0;
+}
 int num_categories_of(const CategoryRow& row) {
   return &row == &kCategories[0] ? kNumCategories - 1 : 0;
 }
@@ -118,7 +130,8 @@ MPI_FUNCTION(T_category_get_pvars)(int index, int len, int indices[]) {
   return tools::run([&] {
     const tools::CategoryRow* row = tools::category_at(index);
     return row == nullptr ? MPI_T_ERR_INVALID_INDEX
-                          : tools::give_indices(0, tools::num_pvars_of(*row), len, indices);
+                          : tools::give_indices(tools::first_pvar_of(*row),
+                                                tools::num_pvars_of(*row), len, indices);
   });
 }
 

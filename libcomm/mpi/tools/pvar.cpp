@@ -1,10 +1,11 @@
 // Performance variables: the counters of WEFT_STATS, in total and by the members of a communicator,
-// and the messages that wait unmatched.
+// the messages that wait unmatched, and how often each collective took each algorithm.
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "base/stats.hpp"
+#include "coll/select/counts.hpp"
 #include "mpi/comm/comm.hpp"
 #include "mpi/tools/tools.hpp"
 
@@ -14,11 +15,12 @@ namespace {
 using Value = unsigned long long;  // of every variable: MPI_UNSIGNED_LONG_LONG
 
 struct PvarRow {
-  enum class Source : char { counter, by_member, level, peak, lost };
-  const char* name;
+  enum class Source : char { counter, by_member, level, peak, lost, calls, bytes };
+  std::string name;
   Source source;
   stats::Counter counter;
-  const char* meaning;
+  std::string meaning;
+  const stats::Tally* tally = nullptr;  // calls, bytes
 
   bool is_bound() const noexcept { return source == Source::by_member; }
   // True for counters that run from the start of the process on and that no call writes.
@@ -41,32 +43,54 @@ struct PvarRow {
         meaning "; by member of a communicator, whatever communicator it was for" \
   }
 
-constexpr PvarRow kPvars[] = {
-    WEFT_COUNTER("sent", sent,
-                 "entries sent: messages, pieces of them, and messages of the library itself"),
-    WEFT_COUNTER("sent_bytes", sent_bytes, "bytes sent in entries"),
-    WEFT_COUNTER("received", received, "entries received"),
-    WEFT_COUNTER("received_bytes", received_bytes, "bytes received in entries"),
-    WEFT_COUNTER("copied_bytes", copied_bytes,
-                 "bytes of rendezvous messages, read from their senders' memory"),
-    WEFT_COUNTER("stalls", stalls, "entries that had to wait because the ring was full"),
-    WEFT_COUNTER("resent", resent, "entries sent again after a link had broken"),
-    {"offloaded", PvarRow::Source::counter, stats::Counter::offloaded,
-     "collectives that switches computed for this process's node or socket"},
-    {"offload_fallbacks", PvarRow::Source::counter, stats::Counter::fallbacks,
-     "collectives that the hosts computed as the switch did not"},
-    {"unexpected",
-     PvarRow::Source::level,
-     {},
-     "messages that have come and no receive has matched yet"},
-    {"unexpected_peak",
-     PvarRow::Source::peak,
-     {},
-     "the most messages that have waited unmatched at a time since the handle was started"},
-    {"lost_peers", PvarRow::Source::lost, {}, "processes that were lost, or have left"},
-};
+std::vector<PvarRow> make_rows() {
+  std::vector<PvarRow> rows{
+      WEFT_COUNTER("sent", sent,
+                   "entries sent: messages, pieces of them, and messages of the library itself"),
+      WEFT_COUNTER("sent_bytes", sent_bytes, "bytes sent in entries"),
+      WEFT_COUNTER("received", received, "entries received"),
+      WEFT_COUNTER("received_bytes", received_bytes, "bytes received in entries"),
+      WEFT_COUNTER("copied_bytes", copied_bytes,
+                   "bytes of rendezvous messages, read from their senders' memory"),
+      WEFT_COUNTER("stalls", stalls, "entries that had to wait because the ring was full"),
+      WEFT_COUNTER("resent", resent, "entries sent again after a link had broken"),
+      {"offloaded", PvarRow::Source::counter, stats::Counter::offloaded,
+       "collectives that switches computed for this process's node or socket"},
+      {"offload_fallbacks", PvarRow::Source::counter, stats::Counter::fallbacks,
+       "collectives that the hosts computed as the switch did not"},
+      {"unexpected",
+       PvarRow::Source::level,
+       {},
+       "messages that have come and no receive has matched yet"},
+      {"unexpected_peak",
+       PvarRow::Source::peak,
+       {},
+       "the most messages that have waited unmatched at a time since the handle was started"},
+      {"lost_peers", PvarRow::Source::lost, {}, "processes that were lost, or have left"},
+  };
 #undef WEFT_COUNTER
-constexpr int kNumPvars = static_cast<int>(std::size(kPvars));
+  // Tools read the two names from the meaning (tools/weft-profile/algorithms.cpp).
+  for (std::size_t c = 0; c < coll::kNumCollectives; ++c)
+    for (int a = 0; a <= static_cast<int>(coll::Algorithm::by_switch); ++a) {
+      const auto collective = static_cast<coll::Collective>(c);
+      const auto algorithm = static_cast<coll::Algorithm>(a);
+      if (!coll::has_algorithm(collective, algorithm)) continue;
+      const std::string what(coll::name(collective)), way(coll::name(algorithm));
+      const stats::Tally* tally = &coll::tally_of(collective, algorithm);
+      const std::string name = what + "_" + way, meaning = what + " by " + way;
+      rows.push_back({name + "_calls", PvarRow::Source::calls, {}, meaning + ": calls", tally});
+      rows.push_back(
+          {name + "_bytes", PvarRow::Source::bytes, {}, meaning + ": bytes of the calls", tally});
+    }
+  return rows;
+}
+
+// Under the mutex, as all functions here.
+const std::vector<PvarRow>& rows() {
+  static const auto* const made = new std::vector<PvarRow>(make_rows());
+  return *made;
+}
+int num_rows() { return static_cast<int>(rows().size()); }
 
 struct PvarSession : Object {
   static constexpr Type kType = Type::session;
@@ -123,6 +147,10 @@ void read_value(const Pvar& pvar, void* buf) {
     case PvarRow::Source::peak:
       sample_peak();
       return store(0, pvar.peak);
+    case PvarRow::Source::calls:
+      return store(0, pvar.row.tally->calls.load(std::memory_order_relaxed));
+    case PvarRow::Source::bytes:
+      return store(0, pvar.row.tally->bytes.load(std::memory_order_relaxed));
     case PvarRow::Source::lost:
       return store(0, shared->engine == nullptr ? pvars->last_lost : shared->engine->num_lost());
   }
@@ -139,7 +167,7 @@ void drop_pvar(MPI_T_pvar_handle handle) {
 }
 
 const PvarRow* pvar_at(int index) {
-  return index >= 0 && index < kNumPvars ? &kPvars[index] : nullptr;
+  return index >= 0 && index < num_rows() ? &rows()[static_cast<std::size_t>(index)] : nullptr;
 }
 
 // Returns the variable behind a handle of that session; null, and the reason in `code`.
@@ -166,7 +194,13 @@ int for_one_or_all(MPI_T_pvar_session session, MPI_T_pvar_handle handle, One&& o
 
 }  // namespace
 
-int num_pvars() noexcept { return kNumPvars; }
+int num_pvars() { return num_rows(); }
+
+int first_pvar_of_collectives() {
+  const auto first = std::ranges::find_if(
+      rows(), [](const PvarRow& row) { return row.source == PvarRow::Source::calls; });
+  return static_cast<int>(first - rows().begin());
+}
 
 void clear_pvars() noexcept { pvars->peaks.clear(); }
 
@@ -179,7 +213,7 @@ using namespace weft::mpi;  // NOLINT: the bodies below are the C interface
 MPI_FUNCTION(T_pvar_get_num)(int* num) {
   return tools::run([&] {
     if (num == nullptr) return MPI_T_ERR_INVALID;
-    *num = tools::kNumPvars;
+    *num = tools::num_pvars();
     return MPI_SUCCESS;
   });
 }
@@ -210,12 +244,12 @@ MPI_FUNCTION(T_pvar_get_info)
 MPI_FUNCTION(T_pvar_get_index)(const char* name, int var_class, int* index) {
   return tools::run([&] {
     if (name == nullptr || index == nullptr) return MPI_T_ERR_INVALID;
-    for (int i = 0; i < tools::kNumPvars; ++i)
-      if (std::strcmp(tools::kPvars[i].name, name) == 0 &&
-          tools::kPvars[i].var_class() == var_class) {
-        *index = i;
-        return MPI_SUCCESS;
-      }
+    for (int i = 0; i < tools::num_pvars(); ++i) {
+      const tools::PvarRow& row = *tools::pvar_at(i);
+      if (row.name != name || row.var_class() != var_class) continue;
+      *index = i;
+      return MPI_SUCCESS;
+    }
     return MPI_T_ERR_INVALID_NAME;
   });
 }

@@ -114,7 +114,9 @@ void apply_settings(Settings& settings);
 void attach(tagged::Engine& engine) noexcept;
 void detach() noexcept;
 
-int num_pvars() noexcept;
+// With the mutex held; may throw std::bad_alloc. Those of the collectives are the last ones.
+int num_pvars();
+int first_pvar_of_collectives();
 int num_events() noexcept;
 // Raises the event of a memory registration for other processes.
 void note_shared(const void* address, std::size_t bytes) noexcept;

@@ -365,6 +365,77 @@ static void counted(void) {
   // The others end with the session.
 }
 
+// Sums the variables of one collective, by whatever algorithms.
+static unsigned long long sum_of(const char* collective, const char* what) {
+  int num = 0;
+  unsigned long long sum = 0;
+  EXPECT_OK(MPI_T_pvar_get_num(&num));
+  for (int i = 0; i < num; ++i) {
+    char name[64] = "";
+    int length = sizeof name, var_class, count;
+    MPI_T_pvar_handle handle;
+    EXPECT_OK(MPI_T_pvar_get_info(i, name, &length, NULL, &var_class, NULL, NULL, NULL, NULL, NULL,
+                                  NULL, NULL, NULL));
+    if (strncmp(name, collective, strlen(collective)) != 0 || strstr(name, what) == NULL) continue;
+    EXPECT_EQ(var_class, MPI_T_PVAR_CLASS_COUNTER);
+    EXPECT_OK(MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &count));
+    sum += value_of(handle);
+    EXPECT_OK(MPI_T_pvar_handle_free(session, &handle));
+  }
+  return sum;
+}
+
+// Blocking calls, and each start of others.
+static void algorithms(void) {
+  enum { kLength = 1000, kBytes = kLength * sizeof(int) };
+  const unsigned long long some = size > 1, reduced = sum_of("allreduce_", "_calls"),
+                           bytes = sum_of("allreduce_", "_bytes"),
+                           by_table = sum_of("barrier_dissemination", "_calls"),
+                           joined = sum_of("barrier_", "_calls"),
+                           gathered = sum_of("gather_", "_calls"),
+                           exchanged = sum_of("alltoall_", "_calls");
+  int *in = allocate(kBytes), *out = allocate(kBytes), one = 1, *all = allocate((size_t)size * 4),
+      *counts = allocate((size_t)size * 4), *places = allocate((size_t)size * 4);
+  memset(in, 0, kBytes);
+  for (int i = 0; i < size; ++i) {
+    counts[i] = 1;
+    places[i] = i;
+    all[i] = 0;
+  }
+  MPI_Request request;
+  MPI_Allreduce(in, out, kLength, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Iallreduce(in, out, kLength, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Allreduce_init(in, out, kLength, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Request_free(&request);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Gatherv(&one, 1, MPI_INT, all, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Igatherv(&one, 1, MPI_INT, all, counts, places, MPI_INT, 0, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Alltoallv(all, counts, places, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
+  MPI_Ialltoallv(all, counts, places, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD,
+                 &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  EXPECT_EQ(sum_of("allreduce_", "_calls") - reduced, 4 * some);
+  EXPECT_EQ(sum_of("allreduce_", "_bytes") - bytes, 4 * kBytes * some);
+  // As write_before_init() wants it.
+  EXPECT_EQ(sum_of("barrier_dissemination", "_calls") - by_table, 2 * some);
+  EXPECT_EQ(sum_of("barrier_", "_calls") - joined, 2 * some);
+  EXPECT_EQ(sum_of("gather_", "_calls") - gathered, 2 * some);
+  EXPECT_EQ(sum_of("alltoall_", "_calls") - exchanged, 2 * some);
+  free(in);
+  free(out);
+  free(all);
+  free(counts);
+  free(places);
+}
+
 // Rank 0 sends five messages that rank 1 receives late.
 static void waiting_unmatched(void) {
   enum { kWaiting = 5 };
@@ -756,6 +827,7 @@ int main(int argc, char** argv) {
   EXPECT_EQ(class, MPI_T_ERR_CVAR_SET_NEVER);
   EXPECT_OK(MPI_Error_string(MPI_T_ERR_CVAR_SET_NEVER, text, &length));
   counted();
+  algorithms();
   MPI_Barrier(MPI_COMM_WORLD);
   waiting_unmatched();
   MPI_Barrier(MPI_COMM_WORLD);

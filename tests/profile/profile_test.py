@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft-profile and weftrun --profile on a program whose calls are known.
 
-  profile_test.py WEFT_PROFILE WEFTRUN PROGRAM LINKED
+  profile_test.py WEFT_PROFILE WEFTRUN PROGRAM LINKED PAIRED
 
 LINKED is the same program with the profiling library linked in, not loaded. Where it can't be
 loaded (a sanitizer wants to come first) only that one runs: the test is told so by LINKED_ONLY.
@@ -15,7 +15,7 @@ import tempfile
 import unittest
 import xml.dom.minidom
 
-PROFILE = WEFTRUN = PROGRAM = LINKED = None
+PROFILE = WEFTRUN = PROGRAM = LINKED = PAIRED = None
 DEADLINE_S = 120
 
 
@@ -76,6 +76,25 @@ class Profiled(unittest.TestCase):
                 wanted[rank, to] = before[0] + messages, before[1] + length
         self.assertEqual({(one['from'], one['to']): (one['messages'], one['bytes'])
                           for one in told['messages']}, wanted)
+        # Each process has both ends of its own messages, and all other ends are told to it.
+        self.assertEqual(told['pairing']['paired'], 10 * size)
+        self.assertEqual(told['pairing']['unpaired'], 0)
+        self.assertEqual(told['pairing']['left_out'], 0)
+        taken = {}
+        for one in told['algorithms']:
+            taken[one['collective']] = taken.get(one['collective'], 0) + one['calls']
+            self.assertRegex(stderr, rf"(?m)^  {one['collective']}: .*{one['calls']} by {one['algorithm']}\b")
+        if size > 1:
+            self.assertGreaterEqual(taken['allreduce'], 2 * size)
+            # Without those of MPI_Pcontrol(0).
+            self.assertGreaterEqual(taken['barrier'], 101 * size)
+            self.assertLess(taken['barrier'], 151 * size)
+            joined = [one for one in told['collectives'] if one['function'] == 'MPI_Barrier']
+            self.assertEqual(len(joined), 1)  # one for the same members, whatever the communicator
+            self.assertEqual([member['calls'] for member in joined[0]['members']], [101] * size)
+            self.assertIn(joined[0]['last'], range(size))
+        else:
+            self.assertEqual((taken, told['collectives']), ({}, []))
         # Which calls took longest, and so are in the table, is the machine's.
         self.assertGreater(len(re.findall(r'^  MPI_\w+ ', stderr, re.M)), 20)
         self.assertRegex(stderr, r'and \d+ more, which --out has')
@@ -112,6 +131,54 @@ class Profiled(unittest.TestCase):
             self.assertTrue(all(event['dur'] >= 0 for event in events if event['ph'] == 'X'))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ['run.0.json', 'run.1.json'])
 
+    def test_waits(self):
+        """Rank 0 waits for rank 1 to send, and rank 1 for rank 0 to receive, half a second each."""
+        for attempt in range(5):  # on a machine that lets a rank sleep as long, nobody waits
+            done = run([WEFTRUN, '-n', '3', LINKED, 'late'], WEFT_PROFILE_OUT=self.out)
+            with open(self.out + '.json', encoding='utf-8') as file:
+                told = json.load(file)
+            # The messages of all kinds of receives: 8 to the right, and 3 of ranks 0 and 1.
+            self.assertEqual(told['pairing']['paired'], 2 * (8 * 3 + 3), told['pairing'])
+            self.assertEqual(told['pairing']['unpaired'], 0, told['pairing'])
+            found = {(one['rank'], one['for'], one['reason']): one for one in told['waits']}
+            sender = found.get((0, 1, 'late sender'), {}).get('seconds', 0)
+            receiver = found.get((1, 0, 'late receiver'), {}).get('seconds', 0)
+            if sender > 0.01 and receiver > 0.01:
+                break
+        self.assertGreater(sender, 0.01, (attempt, told))
+        self.assertGreater(receiver, 0.01, (attempt, told))
+        for one in told['waits']:
+            self.assertGreaterEqual(one['blocked_seconds'] + 1e-9, one['seconds'])
+        self.assertRegex(done.stderr, r'(?m)^  .* for rank 1 \(late sender, \d+ calls?\)')
+        self.assertRegex(done.stderr, r'(?m)^  .* for rank 0 \(late receiver, \d+ calls?\)')
+        with open(self.out + '.svg', encoding='utf-8') as file:
+            self.assertIn('rank that waited', file.read())
+
+    def paired(self, case, size):
+        """Returns what the file says of that case of paired.c, and the text."""
+        done = run([WEFTRUN, '-n', str(size), PAIRED, case], WEFT_PROFILE_OUT=self.out)
+        self.assertEqual(done.stdout, '')
+        with open(self.out + '.json', encoding='utf-8') as file:
+            told = json.load(file)
+        return told, told['pairing']['paired'], told['pairing']['unpaired'], done.stderr
+
+    def test_pairs(self):
+        for size in (1, 3):
+            with self.subTest(size=size):
+                self.assertEqual(self.paired('fail', size)[1:3], (2 * 10 * 4 * size, 0))
+                self.assertEqual(self.paired('thread', size)[1:3], (2 * 50 * (1 + 2 + 3 + 4) * size, 0))
+        self.assertEqual(self.paired('session', 3)[1:3], (0, 0))
+        told, num_paired, num_unpaired, _ = self.paired('cross', 3)
+        self.assertEqual((num_paired, num_unpaired), (4, 1))
+        calls = {(one['function'], one['last'] if one['function'] == 'MPI_Bcast' else None):
+                 [member['calls'] for member in one['members']] for one in told['collectives']}
+        # A root is waited for; a rank from which data are gathered is not known to be.
+        self.assertEqual(calls, {('MPI_Barrier', None): [5] * 3, ('MPI_Bcast', 0): [3] * 3,
+                                 ('MPI_Bcast', 1): [3] * 3})
+        told, num_paired, num_unpaired, text = self.paired('overflow', 1)
+        self.assertEqual((num_paired, num_unpaired, told['pairing']['left_out']), (2 << 17, 0, 1000))
+        self.assertIn('without 1000 sends and receives', text)
+
     def test_death(self):
         """Without all processes the others tell of themselves alone; nothing hangs."""
         done = subprocess.run([WEFTRUN, '-n', '3', '--on-death', 'continue', LINKED, 'leave'],
@@ -138,5 +205,5 @@ class Profiled(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    PROFILE, WEFTRUN, PROGRAM, LINKED = sys.argv[1:5]
+    PROFILE, WEFTRUN, PROGRAM, LINKED, PAIRED = sys.argv[1:6]
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,8 +1,56 @@
-// Calls whose numbers profile_test.py knows. With "leave", rank 1 ends before MPI_Finalize.
+// Calls whose numbers profile_test.py knows. With "leave", rank 1 ends before MPI_Finalize; with
+// "late", ranks 0 and 1 wait for each other, and receives of all kinds get messages.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { kMessages = 8 };  // to the right
+
+static void be_late(int rank) {
+  const useconds_t kLate = 500000;
+  char byte = 0;
+  if (rank == 0) {
+    MPI_Send(&byte, 1, MPI_CHAR, 1, 70, MPI_COMM_WORLD);
+    MPI_Recv(&byte, 1, MPI_CHAR, 1, 71, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    usleep(kLate);
+    MPI_Recv(&byte, 1, MPI_CHAR, 1, 72, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else if (rank == 1) {
+    MPI_Recv(&byte, 1, MPI_CHAR, 0, 70, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    usleep(kLate);
+    MPI_Send(&byte, 1, MPI_CHAR, 0, 71, MPI_COMM_WORLD);
+    MPI_Ssend(&byte, 1, MPI_CHAR, 0, 72, MPI_COMM_WORLD);
+  }
+}
+
+static void receive_in_all_ways(int right, int left) {
+  char out = 0, in[kMessages];
+  MPI_Request sends[kMessages], requests[3];
+  for (int i = 0; i < kMessages; ++i)
+    MPI_Isend(&out, 1, MPI_CHAR, right, i / 2, MPI_COMM_WORLD, &sends[i]);
+  int place, flag = 0, num, places[2];
+  for (int i = 0; i < 2; ++i)
+    MPI_Irecv(&in[i], 1, MPI_CHAR, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[i]);
+  MPI_Irecv(&in[2], 1, MPI_CHAR, left, 999, MPI_COMM_WORLD, &requests[2]);  // nobody sends it
+  MPI_Cancel(&requests[2]);
+  for (int i = 0; i < 2; ++i) MPI_Waitany(2, requests, &place, MPI_STATUS_IGNORE);
+  MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
+  for (int i = 0; i < 2; ++i)
+    MPI_Irecv(&in[i], 1, MPI_CHAR, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &requests[i]);
+  for (int left_over = 2; left_over > 0; left_over -= num)
+    MPI_Waitsome(2, requests, &num, places, MPI_STATUSES_IGNORE);
+  MPI_Irecv(&in[0], 1, MPI_CHAR, left, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[0]);
+  while (!flag) MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
+  MPI_Message message;
+  MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+  MPI_Mrecv(&in[0], 1, MPI_CHAR, &message, MPI_STATUS_IGNORE);
+  MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Recv(&in[0], 1, MPI_CHAR, left, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Irecv(&in[0], 1, MPI_CHAR, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &requests[0]);
+  MPI_Waitall(1, requests, MPI_STATUSES_IGNORE);
+  MPI_Waitall(kMessages, sends, MPI_STATUSES_IGNORE);
+}
 
 int main(int argc, char** argv) {
   int rank, size, level;
@@ -16,6 +64,14 @@ int main(int argc, char** argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     while (MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS) {
     }
+    MPI_Finalize();
+    return 0;
+  }
+
+  if (argc > 1 && strcmp(argv[1], "late") == 0) {
+    be_late(rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    receive_in_all_ways(right, left);
     MPI_Finalize();
     return 0;
   }

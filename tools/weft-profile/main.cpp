@@ -28,13 +28,15 @@ int main(int argc, char** argv) {
   weft::cli::Command app(
       "weft-profile",
       "Runs an MPI program and reports at its end what its calls have cost: by function and\n"
-      "communicator their number, time and bytes, on standard error.\n\n"
+      "communicator their number, time and bytes, which algorithms collectives took, and which\n"
+      "rank waited for which, on standard error.\n\n"
       "  weftrun -n 4 weft-profile ./program            the same as weftrun --profile\n"
       "  mpirun -n 4 weft-profile --out p ./program     under any launcher; p.json and p.svg, the\n"
-      "                                                 matrix of messages as a picture");
+      "                                                 messages and waits of ranks as a picture");
   app.passes_rest();
   std::string out;
-  app.option("--out", out, "write PREFIX.json and PREFIX.svg too (who sent how much to whom)")
+  app.option("--out", out,
+             "write PREFIX.json and PREFIX.svg too (who sent to whom, who waited for whom)")
       .value_name("PREFIX");
   if (const auto status = app.parse(argc, argv)) return *status;
   const std::vector<std::string> words = app.rest();

@@ -1,7 +1,8 @@
 #pragma once
-// The messages and bytes that each rank sent to each other, and a picture of them.
+// Pictures of what goes on between each rank and each other.
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,24 @@ struct Matrix {
   std::vector<Cell> cells;
 };
 
-// Returns an SVG: a square for every pair, dark where many bytes went, by their logarithm. From 129
-// ranks on a square stands for several pairs.
-std::string picture(const Matrix& matrix, std::string_view title);
+// One square of a picture, with a row and a column for each rank.
+struct Panel {
+  enum class Unit { bytes, seconds };
+  struct Cell {
+    std::size_t row, column;  // ranks
+    double value;
+    std::uint64_t messages;  // 0: none are told
+  };
+  std::string title, row_axis, column_axis;
+  Unit unit = Unit::bytes;
+  std::vector<Cell> cells;
+};
+
+// The messages and bytes that each rank sent to each other.
+Panel panel_of(const Matrix& matrix, std::string_view title);
+
+// Returns an SVG: panels side by side, for so many ranks, with a square for every pair, dark where
+// the value is high, by its logarithm. From 129 ranks on a square stands for several pairs.
+std::string picture(std::span<const Panel> panels, std::size_t num_ranks);
 
 }  // namespace weft::profile

@@ -1,31 +1,22 @@
 // The profiling library: takes over every function of mpi.h that does work, by the names that MPI
 // leaves to tools, and calls the library's own by PMPI_. Loaded by LD_PRELOAD (weft-profile,
 // weftrun --profile) or linked before libmpi_abi.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
 
 #pragma GCC visibility push(default)
 #include "mpi-ext.h"
 #pragma GCC visibility pop
 
+#include "arguments.hpp"
 #include "counts.hpp"
+#include "message_calls.hpp"
+#include "messages.hpp"
 #include "report.hpp"
 
 namespace weft::profile {
 namespace {
-
-constexpr bool is_one_of(std::string_view name, const auto& names) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-// Strips _c: MPI_Send_c moves the same data as MPI_Send.
-constexpr std::string_view plain(std::string_view name) {
-  name.remove_prefix(4);
-  if (name.ends_with("_c")) name.remove_suffix(2);
-  return name;
-}
 
 // Functions whose first arguments describe data sent to a rank: buffer, count, datatype, rank.
 constexpr std::string_view kSends[] = {"Send",
@@ -40,8 +31,15 @@ constexpr std::string_view kSends[] = {"Send",
                                        "Isendrecv",
                                        "Sendrecv_replace",
                                        "Isendrecv_replace"};
-constexpr std::string_view kPersistentSends[] = {"Send_init", "Bsend_init", "Ssend_init",
-                                                 "Rsend_init"};
+// Collectives in which each member waits for all others, and those in which they wait for the root.
+constexpr std::string_view kJoins[] = {
+    "Barrier",  "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Allgatherv",
+    "Alltoall", "Alltoallv", "Alltoallw"};
+constexpr std::string_view kFromRoot[] = {"Bcast", "Scatter", "Scatterv"};
+// Functions that return a communicator that its members have not made in one order.
+constexpr std::string_view kMakeNone[] = {"Comm_free", "Comm_disconnect", "Comm_idup",
+                                          "Comm_idup_with_info", "Comm_get_parent"};
+
 // Functions whose first count and datatype describe the data that this process gives or gets.
 constexpr std::string_view kMoves[] = {"Bcast",
                                        "Ibcast",
@@ -102,50 +100,6 @@ constexpr std::string_view kMoves[] = {"Bcast",
                                        "File_iread_shared",
                                        "File_iwrite_shared"};
 
-// Returns the first argument of that type, or `none`.
-template <class Wanted>
-Wanted first_of(Wanted none) {
-  return none;
-}
-template <class Wanted, class First, class... Others>
-Wanted first_of(Wanted none, First first, Others... others) {
-  if constexpr (std::is_same_v<First, Wanted>)
-    return first;
-  else
-    return first_of<Wanted>(none, others...);
-}
-
-struct Data {
-  std::uint64_t bytes = 0;
-  int next = MPI_PROC_NULL;  // the number behind the datatype
-};
-
-// Finds the data described by a count and a datatype that stand side by side.
-[[maybe_unused]] Data data_in() { return {}; }
-template <class First, class... Others>
-Data data_in(First first, Others... others);
-template <class Second, class... Others>
-Data data_behind(MPI_Count count, Second second, Others... others) {
-  if constexpr (std::is_same_v<Second, MPI_Datatype>) {
-    MPI_Count size = 0;
-    Data data;
-    if (PMPI_Type_size_c(second, &size) == MPI_SUCCESS && count > 0 && size > 0)
-      data.bytes = static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
-    data.next = first_of<int>(MPI_PROC_NULL, others...);
-    return data;
-  } else {
-    return data_in(second, others...);
-  }
-}
-template <class First, class... Others>
-Data data_in(First first, Others... others) {
-  if constexpr ((std::is_same_v<First, int> ||
-                 std::is_same_v<First, MPI_Count>)&&sizeof...(Others) > 0)
-    return data_behind(first, others...);
-  else
-    return data_in(others...);
-}
-
 // Records the effects of a call that has succeeded beyond its time.
 template <std::size_t function, class... Arguments>
 std::uint64_t note_data(Arguments... arguments) {
@@ -181,33 +135,53 @@ void note_before(Arguments... arguments) {
   if constexpr (kName == "Comm_free" || kName == "Comm_disconnect") {
     if (const MPI_Comm* comm = first_of<MPI_Comm*>(nullptr, arguments...)) forget(*comm);
   } else if constexpr (kName == "Request_free") {
-    if (const MPI_Request* request = first_of<MPI_Request*>(nullptr, arguments...))
+    if (const MPI_Request* request = first_of<MPI_Request*>(nullptr, arguments...)) {
       forget_persistent(*request);
-  } else if constexpr (kName == "Start") {
-    if (!is_counting()) return;
-    if (const MPI_Request* request = first_of<MPI_Request*>(nullptr, arguments...))
-      note_start(*request);
-  } else if constexpr (kName == "Startall") {
-    if (!is_counting()) return;
+      forget_request(*request);
+    }
+  } else if constexpr (kName == "Start" || kName == "Startall") {
     const MPI_Request* requests = first_of<MPI_Request*>(nullptr, arguments...);
-    const int count = first_of<int>(0, arguments...);
-    for (int i = 0; requests != nullptr && i < count; ++i) note_start(requests[i]);
+    const int count = kName == "Start" ? 1 : first_of<int>(0, arguments...);
+    for (int i = 0; requests != nullptr && i < count; ++i) {
+      log_start(requests[i], now_ns());
+      if (is_counting()) note_start(requests[i]);
+    }
   }
 }
 
 template <std::size_t function, class... Arguments>
 int call(int (*own)(Arguments...), Arguments... arguments) {
+  constexpr std::string_view kName = plain(kFunctionNames[function]);
   note_before<function>(arguments...);
+  int code = MPI_SUCCESS;
   const std::uint64_t start = now_ns();
-  const int code = own(arguments...);
-  const std::uint64_t ns = now_ns() - start;
+  std::uint64_t end = start;
+  if constexpr (is_one_of(kName, kCompletions)) {
+    code = call_completing<function>(own, start, end, arguments...);
+  } else if constexpr (is_one_of(kName, kWithStatus)) {
+    code = call_with_status(
+        own, end, [&](Arguments... given) { log_messages<function>(start, end, given...); },
+        arguments...);
+  } else {
+    code = own(arguments...);
+    end = now_ns();
+    if (code == MPI_SUCCESS) log_messages<function>(start, end, arguments...);
+  }
+  if constexpr (!is_one_of(kName, kMakeNone))
+    if (const MPI_Comm* made = first_of<MPI_Comm*>(nullptr, arguments...);
+        code == MPI_SUCCESS && made != nullptr)
+      note_made(*made, first_of<MPI_Comm>(MPI_COMM_NULL, arguments...));
   if (!is_counting()) return code;
   // A call that failed may have invalid arguments.
-  if (code != MPI_SUCCESS)
-    note_call(function, MPI_COMM_NULL, ns, 0);
-  else
-    note_call(function, first_of<MPI_Comm>(MPI_COMM_NULL, arguments...), ns,
-              note_data<function>(arguments...));
+  if (code != MPI_SUCCESS) {
+    note_call(function, MPI_COMM_NULL, end - start, 0);
+    return code;
+  }
+  const MPI_Comm comm = first_of<MPI_Comm>(MPI_COMM_NULL, arguments...);
+  note_call(function, comm, end - start, note_data<function>(arguments...));
+  if constexpr (is_one_of(kName, kJoins)) note_joined(function, comm, kNoRoot, end - start);
+  if constexpr (is_one_of(kName, kFromRoot))
+    note_joined(function, comm, Ints(arguments...).last(0), end - start);
   return code;
 }
 

@@ -24,6 +24,7 @@ Status route_paper_sssp(const Topology& topology, const std::vector<Group>& grou
   std::vector<uint32_t> load(topology.arcs.size()), switch_load(n), back(n);
   std::vector<uint64_t> distance(n);
   for (uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].members.size() < 2) continue;
     hops.prepare();
     const std::vector<uint32_t> targets = member_switches(topology, groups[g].members);
     std::vector<uint8_t> worst;

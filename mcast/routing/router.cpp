@@ -78,15 +78,26 @@ Status Router::Impl::add(uint32_t number, const Group& group) {
   std::vector<uint32_t> members = group.members;
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  if (members.size() < 2 || members.back() >= topology.endpoints.size()) {
-    return {Code::bad_argument, "group " + group.id + " needs two members of the fabric"};
+  if (members.empty() || members.back() >= topology.endpoints.size()) {
+    return {Code::bad_argument, "group " + group.id + " needs members of the fabric"};
+  }
+  if (members.size() == 1) {
+    routed[number] = {kNone, std::move(members)};
+    return Code::ok;
   }
   hops.prepare();
   const std::vector<uint32_t> targets = member_switches(topology, members);
   std::vector<uint8_t> worst;
   eccentricities(topology, hops, targets, &worst);
   if (worst[targets[0]] == Hops::kFar) {
-    return {Code::not_found, "group " + group.id + ": its members cannot reach each other"};
+    const auto is_elsewhere = [&](uint32_t s) {
+      return topology.part_of[s] != topology.part_of[targets[0]];
+    };
+    return {Code::not_found,
+            "group " + group.id +
+                (std::any_of(targets.begin(), targets.end(), is_elsewhere)
+                     ? ": its members cannot reach each other"
+                     : ": its members are 255 hops apart or more, but trees have at most 254")};
   }
   Tree tree;
   bool done = false;
@@ -125,13 +136,18 @@ Status Router::Impl::remove(uint32_t number) {
   if (found == routed.end()) return {Code::not_found, "no such group"};
   const uint32_t slot = found->second.first;
   routed.erase(found);
+  if (slot != kNone) leave_tree(slot, number);
+  return Code::ok;
+}
+
+void Router::Impl::leave_tree(uint32_t slot, uint32_t number) {
   take(slot);
   Tree& tree = slots[slot];
   std::erase(tree.groups, number);
   if (tree.groups.empty()) {
     tree = Tree();
     unused.push_back(slot);
-    return Code::ok;
+    return;
   }
   tree.members.clear();
   for (const uint32_t g : tree.groups) {
@@ -142,7 +158,6 @@ Status Router::Impl::remove(uint32_t number) {
   tree.members.erase(std::unique(tree.members.begin(), tree.members.end()), tree.members.end());
   prune(&tree);
   put(slot);
-  return Code::ok;
 }
 
 // Cuts off branches that no member needs (algorithm 6), from the leaves inwards.
@@ -177,6 +192,12 @@ Router::~Router() { delete impl_; }
 
 Status Router::add_group(uint32_t number, const Group& group) { return impl_->add(number, group); }
 Status Router::remove_group(uint32_t number) { return impl_->remove(number); }
+Status Router::join_group(uint32_t number, uint32_t member) {
+  return impl_->add_member(number, member);
+}
+Status Router::leave_group(uint32_t number, uint32_t member) {
+  return impl_->remove_member(number, member);
+}
 void Router::spread(const std::function<void(size_t built, size_t most)>& progress) {
   if (impl_->ran_short && !impl_->options.as_paper) impl_->spread(progress);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The router's state and steps: router.cpp adds and removes groups, router_build.cpp makes trees
+// The router's state and steps: router.cpp adds and removes groups, router_members.cpp their
+// members, router_build.cpp makes trees
 // for groups that get an entry of their own, router_merge.cpp those that share one,
 // router_spread.cpp builds trees over the busiest cables again.
 #include <algorithm>
@@ -44,7 +45,8 @@ struct Router::Impl {
   std::vector<Tree> slots;                   // color kNone: an unused slot
   std::vector<uint32_t> unused;              // those slots
   std::unordered_multimap<uint64_t, uint32_t> by_members;                 // hash of members -> slot
-  std::map<uint32_t, std::pair<uint32_t, std::vector<uint32_t>>> routed;  // number: slot, members
+  // number: slot, members; groups of less than two have no tree: kNone
+  std::map<uint32_t, std::pair<uint32_t, std::vector<uint32_t>>> routed;
   std::vector<uint64_t> changes;
   bool color_first = false;
   bool ran_short = false;  // build-then-colour has failed once
@@ -66,6 +68,7 @@ struct Router::Impl {
   // Bookkeeping (router.cpp).
   Status add(uint32_t number, const Group& group);
   Status remove(uint32_t number);
+  void leave_tree(uint32_t slot, uint32_t number);
   void prune(Tree* tree) const;
   void put(uint32_t slot);
   void take(uint32_t slot);
@@ -73,6 +76,12 @@ struct Router::Impl {
   uint32_t owner_at(uint32_t s, uint32_t color) const {
     return color < owner[s].size() ? owner[s][color] : kNone;
   }
+
+  // Members that come and go (router_members.cpp).
+  Status add_member(uint32_t number, uint32_t member);
+  Status remove_member(uint32_t number, uint32_t member);
+  bool extend(Tree* tree, uint32_t to) const;
+  void replace(uint32_t slot, Tree&& next);
 
   // Trees with an entry of their own (router_build.cpp).
   void taken_colors(const std::vector<uint32_t>& switches, std::vector<uint64_t>* bits) const;

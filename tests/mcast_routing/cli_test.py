@@ -107,6 +107,23 @@ class Cli(unittest.TestCase):
         self.write('alive', ''.join(line for line in lines if not line.startswith('4 ')))
         self.good('verify --topology net --groups alive t')
 
+    def test_members_come_and_go(self):
+        self.small()
+        lines = self.read('groups').splitlines(True)
+        self.write('few', ''.join(lines[:3]) + 'alone ' + lines[0].split()[1] + '\n')
+        said = self.good('route --topology net --groups few')
+        self.assertIn('one member   1, which need no entry', said)
+        self.assertIn('groups       3', said)
+        first, last = lines[0].split()[1], lines[0].split()[-1]
+        there = lines[1].split()[1:]
+        new = next(word for word in lines[2].split()[1:] if word not in there)
+        self.write('trace', f'create alone\njoin alone {last}\nleave alone {first}\n'
+                   f'create {lines[1].split()[0]}\njoin {lines[1].split()[0]} {new}\n')
+        said = self.good('route --topology net --groups few --trace trace --tables t')
+        self.assertEqual(said.count('entries rewritten'), 5)
+        self.write('after', lines[1].rstrip() + f' {new}\nalone {last}\n')
+        self.good('verify --topology net --groups after t')
+
     def test_bad_topologies(self):
         self.small()
         net = self.read('net')
@@ -135,8 +152,7 @@ class Cli(unittest.TestCase):
         for text, reason in (
                 ('0 H-0 H-1\n1 H-0 H-99\n', 'bad:2: unknown member H-99'),
                 ('0 H-0 H-1 H-0\n', 'bad:1: member H-0 is there twice'),
-                ('0 H-0\n', 'bad:1: group 0 has 1 members'),
-                ('0\n', 'bad:1: group 0 has 0 members'),
+                ('0\n', 'bad:1: group 0 has no members'),
                 ('0 H-0 H-1\n\n0 H-1 H-2\n', 'bad:3: group 0 again'),
                 (self.read('groups')[:-5], 'bad:30: cut off')):
             self.write('bad', text)
@@ -179,7 +195,9 @@ class Cli(unittest.TestCase):
                 ('create 0\ncrea', 'bad:2: cut off'), ('create 99\n', 'bad:1: unknown group 99'),
                 ('delete 0\n', 'bad:1: group 0 is not there'),
                 ('create 0\ncreate 0\n', 'bad:2: group 0 is there already'),
-                ('destroy 0\n', 'bad:1: expected create or delete')):
+                ('destroy 0\n', 'bad:1: expected create, delete, join or leave'),
+                ('create 0\njoin 0 H-99999\n', 'bad:2: unknown member H-99999'),
+                ('leave 0 H-0\n', 'bad:1: group 0 is not there')):
             self.write('bad', text)
             self.bad('route --topology net --groups groups --trace bad --tables t --json j', reason)
         self.bad('route --topology net --groups groups --trace nothing', 'nothing: cannot be read')

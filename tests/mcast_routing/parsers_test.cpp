@@ -165,8 +165,8 @@ TEST_CASE("broken groups name line and reason") {
   REQUIRE(read("# remark\n\n7 H-0 H-1\n8 S-0 200301\n") == "ok");
   CHECK(groups.size() == 2);
   CHECK(groups[1].members == std::vector<uint32_t>{6, 0});
-  CHECK(read("7 H-0\n") == "g:1: group 7 has 1 members; a tree needs 2");
-  CHECK(read("\n7\n") == "g:2: group 7 has 0 members; a tree needs 2");
+  CHECK(read("7 H-0\n") == "ok");
+  CHECK(read("\n7\n") == "g:2: group 7 has no members");
   CHECK(read("7 H-0 H-0\n") == "g:1: member H-0 is there twice");
   CHECK(read("7 H-0 0x200301\n") == "g:1: member 0x200301 is there twice");
   CHECK(read("7 H-0 H-77\n") == "g:1: unknown member H-77");
@@ -185,23 +185,36 @@ TEST_CASE("broken groups name line and reason") {
 }
 
 TEST_CASE("broken traces name line and reason") {
+  using Kind = TraceEvent::Kind;
+  Topology topology;
+  REQUIRE(make_topology("torus", {3, 1, 1, 1}, &topology).ok());
   const std::vector<Group> groups = {{"a", {0, 1}}, {"b", {1, 2}}};
   std::vector<TraceEvent> events;
   const auto read = [&](const std::string& text) {
     std::istringstream in(text);
-    return read_trace(in, "e", groups, &events).text();
+    return read_trace(in, "e", topology, groups, &events).text();
   };
   REQUIRE(read("create a\n# remark\ncreate b\ndelete a\ncreate a\n") == "ok");
   REQUIRE(events.size() == 4);
   CHECK(events[2].line == 4);
-  CHECK_FALSE(events[2].create);
+  CHECK(events[2].kind == Kind::remove);
+  REQUIRE(read("create a\nleave a H-0 H-1\njoin a H-2\ndelete a\ncreate a\njoin a H-2\n") == "ok");
+  REQUIRE(events.size() == 7);
+  CHECK(events[2].kind == Kind::leave);
+  CHECK(events[2].member == 1);
+  CHECK(events[6].kind == Kind::join);
   CHECK(read("create a\ncrea") == "e:2: cut off: no end of line");
-  CHECK(read("create a\ncrea\n") == "e:2: expected create or delete, not crea");
+  CHECK(read("create a\ncrea\n") == "e:2: expected create, delete, join or leave, not crea");
   CHECK(read("create\n") == "e:1: create which group?");
   CHECK(read("create a b\n") == "e:1: more after the group");
   CHECK(read("create c\n") == "e:1: unknown group c");
   CHECK(read("create a\ncreate a\n") == "e:2: group a is there already");
   CHECK(read("delete a\n") == "e:1: group a is not there");
+  CHECK(read("join a H-2\n") == "e:1: group a is not there");
+  CHECK(read("create a\njoin a\n") == "e:2: join a of which member?");
+  CHECK(read("create a\njoin a H-1\n") == "e:2: member H-1 is in group a");
+  CHECK(read("create a\nleave a H-2\n") == "e:2: member H-2 is not in group a");
+  CHECK(read("create a\njoin a H-9\n") == "e:2: unknown member H-9");
 }
 
 TEST_CASE("tables survive being written and read in both forms") {

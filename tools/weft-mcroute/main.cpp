@@ -2,6 +2,7 @@
 // input or a routing that its own check refuses.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -45,29 +46,53 @@ struct RouteOptions {
   uint32_t refine = 32;
 };
 
-Status run_trace(const std::string& path, const std::vector<Group>& groups, Router* router,
-                 std::vector<double>* group_ms) {
+// Carries the events out; afterwards `groups` have the members that they have then.
+Status run_trace(const std::string& path, const Topology& topology, std::vector<Group>* groups,
+                 Router* router, std::vector<double>* group_ms) {
+  using Kind = TraceEvent::Kind;
   std::ifstream in;
   const Status opened = open_input(path, &in);
   if (!opened.ok()) return opened;
   std::vector<TraceEvent> events;
-  const Status read = read_trace(in, path, groups, &events);
+  const Status read = read_trace(in, path, topology, *groups, &events);
   if (!read.ok()) return read;
+  const std::vector<Group> made = *groups;
   for (const TraceEvent& event : events) {
-    const Group& group = groups[event.group];
+    Group& group = (*groups)[event.group];
+    std::string text;
+    Status done;
     const auto start = std::chrono::steady_clock::now();
-    const Status done =
-        event.create ? router->add_group(event.group, group) : router->remove_group(event.group);
-    if (event.create) {
-      (*group_ms)[event.group] =
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-              .count();
+    switch (event.kind) {
+      case Kind::create:
+        group = made[event.group];
+        text = "create " + group.id;
+        done = router->add_group(event.group, group);
+        (*group_ms)[event.group] =
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                .count();
+        break;
+      case Kind::remove:
+        text = "delete " + group.id;
+        done = router->remove_group(event.group);
+        break;
+      case Kind::join:
+        group.members.push_back(event.member);
+        text = "join " + group.id;
+        done = router->join_group(event.group, event.member);
+        break;
+      case Kind::leave:
+        std::erase(group.members, event.member);
+        text = "leave " + group.id;
+        done = router->leave_group(event.group, event.member);
+        break;
     }
     if (!done.ok()) {
       return {done.code(), path + ":" + std::to_string(event.line) + ": " + done.text()};
     }
-    std::printf("%s %s: %zu entries rewritten\n", event.create ? "create" : "delete",
-                group.id.c_str(), router->take_changes().size());
+    if (event.member != kNone) {
+      text += " " + topology.nodes[topology.endpoints[event.member].node].id;
+    }
+    std::printf("%s: %zu entries rewritten\n", text.c_str(), router->take_changes().size());
   }
   return Code::ok;
 }
@@ -99,7 +124,7 @@ int route(const RouteOptions& options) {
   if (options.algorithm == "mr4lms") {
     Router router(topology, router_options);
     if (!options.trace.empty()) {
-      status = run_trace(options.trace, groups, &router, &group_ms);
+      status = run_trace(options.trace, topology, &groups, &router, &group_ms);
     } else {
       double next_report = 1;
       for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
@@ -146,6 +171,11 @@ int route(const RouteOptions& options) {
   const Figures f = measure(topology, trees);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  const auto num_alone = std::count_if(groups.begin(), groups.end(),
+                                       [](const Group& group) { return group.members.size() < 2; });
+  if (options.trace.empty() && num_alone > 0) {
+    std::printf("%-12s %td, which need no entry\n", "one member", num_alone);
+  }
   std::printf("%-12s %zu\n%-12s %u\n%-12s %u\n%-12s %u (mean %.2f)\n%-12s %u\n", "groups",
               served.groups.size(), "trees", f.trees, "colours", f.colors, "EFI", f.max_efi,
               f.mean_efi, "host EFI", f.max_host_efi);
@@ -321,7 +351,9 @@ int main(int argc, char** argv) {
   route_command
       .option("--refine", options.refine, "trees compared per group; 1: exactly as in the paper")
       .range(1, 64);
-  route_command.option("--trace", options.trace, "file of create and delete events");
+  route_command.option(
+      "--trace", options.trace,
+      "file of groups that are created and deleted, and members that join and leave");
   route_command.option("--json", options.json, "file for the figures, as JSON");
   route_command.option("--tables", options.tables, "file for the tables, as opensm.mcfdbs");
   route_command.option("--dump-fts", options.dump_fts, "file for the tables, as dump_fts -M");

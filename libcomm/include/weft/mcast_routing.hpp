@@ -89,26 +89,31 @@ void write_topology(const Topology& topology, std::ostream& out);
 Status make_topology(const std::string& kind, const std::vector<uint32_t>& sizes,
                      Topology* topology);
 
+// A group of one member, as IPoIB makes them, needs no tree and no entry.
 struct Group {
   std::string id;
   std::vector<uint32_t> members;  // endpoints
 };
 
-// One group a line: its id, then port GUIDs in hexadecimal or names. corrupt, "name:line: reason".
+// One group a line: its id, then port GUIDs in hexadecimal or names, one at least. corrupt,
+// "name:line: reason".
 Status read_groups(std::istream& in, const std::string& name, const Topology& topology,
                    std::vector<Group>* groups);
 void write_groups(const Topology& topology, const std::vector<Group>& groups, std::ostream& out);
 
-// Groups that come and go.
+// Groups and members that come and go.
 struct TraceEvent {
-  bool create = false;  // false: delete
-  uint32_t group = 0;   // index in the groups that read_trace() was given
+  enum class Kind : uint8_t { create, remove, join, leave };
+  Kind kind = Kind::create;
+  uint32_t group = 0;       // index in the groups that read_trace() was given
+  uint32_t member = kNone;  // endpoint that joins or leaves
   int line = 0;
 };
-// Reads lines of "create ID" and "delete ID". Every group is created before it is deleted, and not
-// twice. corrupt, "name:line: reason".
-Status read_trace(std::istream& in, const std::string& name, const std::vector<Group>& groups,
-                  std::vector<TraceEvent>* events);
+// Reads lines of "create ID", "delete ID", "join ID MEMBER..." and "leave ID MEMBER...": a group is
+// created with the members that it has in `groups`. Every event is possible after those before it.
+// corrupt, "name:line: reason".
+Status read_trace(std::istream& in, const std::string& name, const Topology& topology,
+                  const std::vector<Group>& groups, std::vector<TraceEvent>* events);
 
 // Processes on a grid, the first side fastest, `per_host` of them on a host; every line along every
 // dimension is a group. Lines inside one host make no group.
@@ -143,10 +148,17 @@ class Router {
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
 
-  // Routes a group under a number that is free. bad_argument: fewer than two members, or the number
-  // is in use; not_found: its members cannot reach each other. On error nothing has changed.
+  // Routes a group under a number that is free. bad_argument: no members, or the number is in use;
+  // not_found: its members cannot reach each other. On error nothing has changed.
   Status add_group(uint32_t number, const Group& group);
   Status remove_group(uint32_t number);
+  // A member comes or goes: its branch is added to the group's tree, or cut off; entries of other
+  // trees stay as they are, unless there is no way but by another entry, where the group is routed
+  // anew. Groups of one tree keep it together. bad_argument: no such member, or it is there
+  // already; not_found: no such group or member of it, or the others cannot reach it. On error
+  // nothing has changed.
+  Status join_group(uint32_t number, uint32_t member);
+  Status leave_group(uint32_t number, uint32_t member);
 
   // Takes load off the busiest cables by building trees over them again, if groups had to share
   // trees or entries ran short. For many groups routed at once: it rewrites entries of present
@@ -197,8 +209,9 @@ struct Served {
 };
 Served served_groups(const std::vector<Group>& groups, const std::vector<Tree>& trees);
 
-// Forwards a packet from every member of every group through the tables. entry_of[i] is group i's
-// entry; if entry_of is empty, some entry must serve each group. max_colors kNone: no limit.
+// Forwards a packet from every member of every group of several through the tables. entry_of[i] is
+// group i's entry; if entry_of is empty, some entry must serve each group. max_colors kNone: no
+// limit.
 Status verify_tables(const Topology& topology, const std::vector<Group>& groups,
                      const std::vector<uint32_t>& entry_of, const Tables& tables,
                      uint32_t max_colors);

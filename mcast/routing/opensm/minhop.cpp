@@ -18,6 +18,7 @@ Status route_minhop(const Topology& topology, const std::vector<Group>& groups,
   std::vector<uint32_t> link_stamp(topology.arcs.size());
   uint32_t now = 0;
   for (uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].members.size() < 2) continue;  // OpenSM has nothing to do for these
     hops.prepare();
     const uint32_t root = opensm_root(topology, order, groups[g].members,
                                       [&](uint32_t target) { return hops.row(target); });

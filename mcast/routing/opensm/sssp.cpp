@@ -189,6 +189,7 @@ Status route_opensm_sssp(const Topology& topology, const std::vector<Group>& gro
   Weighted fabric(topology);
   std::vector<uint32_t> back;
   for (uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].members.size() < 2) continue;
     const uint32_t root = opensm_root(topology, fabric.order(), groups[g].members,
                                       [&](uint32_t target) { return fabric.hops_to(target); });
     if (root == kNone) {

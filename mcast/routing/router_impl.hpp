@@ -44,7 +44,7 @@ struct Router::Impl {
   std::vector<uint32_t> switch_load;         // trees on each switch
   std::vector<Tree> slots;                   // color kNone: an unused slot
   std::vector<uint32_t> unused;              // those slots
-  std::unordered_multimap<uint64_t, uint32_t> by_members;                 // hash of members -> slot
+  std::unordered_multimap<uint64_t, uint32_t> by_members;  // hash of members -> slot
   // number: slot, members; groups of less than two have no tree: kNone
   std::map<uint32_t, std::pair<uint32_t, std::vector<uint32_t>>> routed;
   std::vector<uint64_t> changes;
@@ -110,8 +110,11 @@ struct Router::Impl {
                       std::vector<uint32_t>* merged);
   void unite(uint32_t number, const std::vector<uint32_t>& members,
              const std::vector<uint32_t>& merged, Tree* tree) const;
-  void grow(const std::vector<uint32_t>& targets, bool free_only, Tree* tree,
-            std::vector<uint32_t>* merged);
+  uint32_t centre_among(const std::vector<uint32_t>& targets,
+                        const std::function<bool(uint32_t)>& allowed);
+  void grow_from(uint32_t root, const std::vector<uint32_t>& targets,
+                 const std::vector<uint32_t>& merged, Tree* tree);
+  void grow(const std::vector<uint32_t>& targets, Tree* tree, std::vector<uint32_t>* merged);
   void rebuild(const std::vector<uint32_t>& merged, Tree* tree);
   Price price_of_merge(const Tree& tree, const std::vector<uint32_t>& merged);
 

@@ -94,6 +94,91 @@ void Router::Impl::unite(uint32_t number, const std::vector<uint32_t>& members,
   tree->members.erase(std::unique(tree->members.begin(), tree->members.end()), tree->members.end());
 }
 
+// The switch that is nearest to the farthest of the targets, on paths that `allowed` admits; of
+// several that on fewest trees.
+uint32_t Router::Impl::centre_among(const std::vector<uint32_t>& targets,
+                                    const std::function<bool(uint32_t)>& allowed) {
+  const uint32_t n = topology.num_switches();
+  std::vector<uint32_t> worst(n), seen(n, kNone), number_of(n);
+  for (uint32_t i = 0; i < targets.size(); ++i) {
+    frontier.assign(1, targets[i]);
+    seen[targets[i]] = i;
+    ++number_of[targets[i]];
+    for (uint32_t hop = 1; !frontier.empty(); ++hop) {
+      next_frontier.clear();
+      for (const uint32_t s : frontier) {
+        for (uint32_t a = topology.arc_begin[s]; a < topology.arc_begin[s + 1]; ++a) {
+          const uint32_t to = topology.arcs[a].to;
+          if (seen[to] == i || !allowed(to)) continue;
+          seen[to] = i;
+          ++number_of[to];
+          worst[to] = hop > worst[to] ? hop : worst[to];
+          next_frontier.push_back(to);
+        }
+      }
+      std::swap(frontier, next_frontier);
+    }
+  }
+  uint32_t centre = targets[0];
+  for (uint32_t s = 0; s < n; ++s) {
+    if (number_of[s] != targets.size() || worst[s] > worst[centre]) continue;
+    if (worst[s] < worst[centre] || switch_load[s] < switch_load[centre]) centre = s;
+  }
+  return centre;
+}
+
+// Dijkstra's tree from the root, in which an old tree that is reached belongs to the new one as a
+// whole (algorithm 5).
+void Router::Impl::grow_from(uint32_t root, const std::vector<uint32_t>& targets,
+                             const std::vector<uint32_t>& merged, Tree* tree) {
+  const uint32_t n = topology.num_switches();
+  std::vector<uint32_t> of_tree(n, kNone);
+  std::vector<std::vector<uint32_t>> old_arcs(n);  // of the old trees, from each switch
+  for (const uint32_t slot : merged) {
+    for (const uint32_t s : slots[slot].switches) of_tree[s] = slot;
+    for (const uint32_t link : slots[slot].links) {
+      old_arcs[topology.arc_from[link]].push_back(link);
+      old_arcs[topology.arcs[link].to].push_back(topology.arcs[link].reverse);
+    }
+  }
+  grow_cost.assign(n, UINT64_MAX);
+  grow_back.assign(n, kNone);
+  std::vector<bool> is_done(n);
+  using Item = std::pair<uint64_t, uint32_t>;
+  std::priority_queue<Item, std::vector<Item>, std::greater<>> queue;
+  grow_cost[root] = 0;
+  queue.push({0, root});
+  std::vector<uint32_t> whole;
+  while (!queue.empty()) {
+    const auto [d, at] = queue.top();
+    queue.pop();
+    if (is_done[at]) continue;
+    is_done[at] = true;
+    whole.assign(1, at);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      for (const uint32_t arc : old_arcs[whole[i]]) {
+        const uint32_t to = topology.arcs[arc].to;
+        if (is_done[to]) continue;
+        is_done[to] = true;
+        grow_back[to] = topology.arcs[arc].reverse;
+        whole.push_back(to);
+      }
+    }
+    for (const uint32_t s : whole) {
+      for (uint32_t a = topology.arc_begin[s]; a < topology.arc_begin[s + 1]; ++a) {
+        const uint32_t to = topology.arcs[a].to;
+        if (is_done[to] || (of_tree[to] == kNone && owner_at(to, tree->color) != kNone)) continue;
+        const uint64_t next = d + (1ull << 40) + load[cable_of(topology, a)];
+        if (next >= grow_cost[to]) continue;
+        grow_cost[to] = next;
+        grow_back[to] = topology.arcs[a].reverse;
+        queue.push({next, to});
+      }
+    }
+  }
+  walk_back(targets, root, grow_back, tree);
+}
+
 // Merging as in the paper (algorithm 4).
 bool Router::Impl::merge_nearest(uint32_t number, const std::vector<uint32_t>& members, Tree* tree,
                                  std::vector<uint32_t>* merged) {
@@ -115,16 +200,27 @@ bool Router::Impl::merge_nearest(uint32_t number, const std::vector<uint32_t>& m
     std::vector<uint32_t> all = slots[first].members;
     all.insert(all.end(), members.begin(), members.end());
     all = member_switches(topology, all);
+    std::vector<uint8_t> worst;
+    eccentricities(topology, hops, all, &worst);
+    const auto root =
+        static_cast<uint32_t>(std::min_element(worst.begin(), worst.end()) - worst.begin());
     Tree wish;
-    builder.bottom_up(hops.row(slots[first].root), slots[first].root, all, load, &wish);
+    builder.bottom_up(hops.row(root), root, all, load, &wish);
     for (const uint32_t s : wish.switches) {
       if (!allowed(s)) merged->push_back(owner_at(s, color));
     }
   }
   tree->color = color;
-  grow(targets, true, tree, merged);
   unite(number, members, *merged, tree);
-  if (!options.keep_old_trees) rebuild(*merged, tree);
+  const std::vector<uint32_t> all = member_switches(topology, tree->members);
+  const uint32_t root = centre_among(all, allowed);
+  if (options.keep_old_trees) {
+    grow_from(root, all, *merged, tree);
+  } else {
+    search({root}, kNone, allowed, &distance, &back);
+    walk_back(all, root, back, tree);
+  }
+  prune(tree);
   return true;
 }
 
@@ -194,7 +290,7 @@ void Router::Impl::merge_cheapest(uint32_t number, const std::vector<uint32_t>& 
         owners.push_back(o);
       }
     }
-    grow(targets, false, &candidate, &owners);
+    grow(targets, &candidate, &owners);
     unite(number, members, owners, &candidate);
     if (!options.keep_old_trees) rebuild(owners, &candidate);
     const Price its = price_of_merge(candidate, owners);
@@ -207,9 +303,9 @@ void Router::Impl::merge_cheapest(uint32_t number, const std::vector<uint32_t>& 
 
 // Links the merged trees and the targets into one tree that keeps every cable of the old ones: from
 // what there is so far, always to the nearest part that is missing. A path may cross other trees of
-// the colour, unless `free_only`; those are adopted whole, so that no circle can form, and put on
-// the list. To cross one costs as much as it has switches, for its groups come along.
-void Router::Impl::grow(const std::vector<uint32_t>& targets, bool free_only, Tree* tree,
+// the colour; those are adopted whole, so that no circle can form, and put on the list. To cross
+// one costs as much as it has switches, for its groups come along.
+void Router::Impl::grow(const std::vector<uint32_t>& targets, Tree* tree,
                         std::vector<uint32_t>* merged) {
   const uint32_t n = topology.num_switches();
   std::vector<uint64_t>& cost = grow_cost;
@@ -275,7 +371,6 @@ void Router::Impl::grow(const std::vector<uint32_t>& targets, bool free_only, Tr
       const uint32_t o = owner_at(to, tree->color);
       if (o != kNone && o != mine &&
           std::find(expected.begin(), expected.end(), o) == expected.end()) {
-        if (free_only) continue;
         next += kHop * slots[o].switches.size();
       }
       if (next >= cost[to]) continue;

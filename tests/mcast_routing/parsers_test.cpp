@@ -184,6 +184,60 @@ TEST_CASE("broken groups name line and reason") {
   CHECK(read("7 H-0 H-1 H-2\n") == "g:1: member H-2 cannot be reached from the members before it");
 }
 
+TEST_CASE("groups as saquery prints them") {
+  Topology topology;
+  REQUIRE(make_topology("torus", {3, 1, 1, 1}, &topology).ok());
+  std::vector<Group> groups;
+  const auto read = [&](const std::string& text) {
+    std::istringstream in(text);
+    return read_groups(in, "s", topology, &groups).text();
+  };
+  const auto gid = [&](uint32_t member) {
+    char text[64];
+    const uint64_t guid = topology.endpoints[member].guid;
+    std::snprintf(text, sizeof text, "fe80::%llx:%llx:%llx:%llx",
+                  static_cast<unsigned long long>(guid >> 48),
+                  static_cast<unsigned long long>(guid >> 32 & 0xffff),
+                  static_cast<unsigned long long>(guid >> 16 & 0xffff),
+                  static_cast<unsigned long long>(guid & 0xffff));
+    return std::string(text);
+  };
+  const auto member = [&](const std::string& mgid, const std::string& port) {
+    return "MCMemberRecord member dump:\n\t\tMGID...................." + mgid +
+           "\n\t\tMlid....................0xC000\n\t\tPortGid................." + port +
+           "\n\t\tScopeState..............0x1\n\t\tProxyJoin...............0x1\n"
+           "\t\tNodeDescription.........<unknown>\n";
+  };
+  REQUIRE(read(member("ff12:401b:ffff::1", gid(0)) + member("ff18::", gid(1)) +
+               member("ff12:401b:ffff::1", gid(2))) == "ok");
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].id == "ff12:401b:ffff::1");
+  CHECK(groups[0].members == std::vector<uint32_t>{0, 2});
+  CHECK(groups[1].members == std::vector<uint32_t>{1});
+  REQUIRE(read("MCMember Record dump:\n\t\tMGID....................ff18::1\n"
+               "\t\tPortGid................." +
+               gid(1) +
+               "\n\t\tqkey....................0x1\n\t\tpkey....................0x8001\n") == "ok");
+  CHECK(groups[0].pkey == 0x8001);
+  std::ostringstream written;
+  write_groups(topology, groups, written);
+  CHECK(written.str().starts_with("ff18::1 pkey=0x8001 0x"));
+  CHECK(read(written.str()) == "ok");
+  CHECK(groups[0].pkey == 0x8001);
+  CHECK(read("1 H-0 pkey=0x12345\n") == "s:1: P_Key 0x12345: expected 0x1 to 0xffff");
+  CHECK(read(member("ff18::", "::")).find("--smkey") != std::string::npos);
+  CHECK(read(member("ff18::", gid(0)) + member("ff18::", gid(0))).find("is there twice") !=
+        std::string::npos);
+  CHECK(read(member("ff18::", "fe80::99")) == "s:4: unknown member fe80::99");
+  CHECK(read(member("ff18", gid(0))) == "s:2: MGID ff18?");
+  CHECK(read("MCMemberRecord group dump:\n\t\tMGID....................ff18::\n")
+            .find("groups without members") != std::string::npos);
+  CHECK(read("MCMember Record dump:\n\t\tMGID....................ff18::\n") ==
+        "s: group ff18:: has no members");
+  CHECK(read("MCMember Record dump:\n\t\tPortGid.................fe80::1\n") ==
+        "s:2: a PortGid without its MGID");
+}
+
 TEST_CASE("broken traces name line and reason") {
   using Kind = TraceEvent::Kind;
   Topology topology;

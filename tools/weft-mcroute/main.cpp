@@ -207,6 +207,7 @@ int route(const RouteOptions& options) {
                               {"height", height},          {"efi", efi},
                               {"tfi", tree.groups.size()}, {"switches", tree.switches.size()}};
         if (group_ms[g] >= 0) one["ms"] = group_ms[g];
+        if (groups[g].pkey != 0) one["pkey"] = groups[g].pkey;
         j["per_group"].push_back(std::move(one));
       }
     }

@@ -93,10 +93,12 @@ Status make_topology(const std::string& kind, const std::vector<uint32_t>& sizes
 struct Group {
   std::string id;
   std::vector<uint32_t> members;  // endpoints
+  uint16_t pkey = 0;              // of its partition; 0: not said
 };
 
-// One group a line: its id, then port GUIDs in hexadecimal or names, one at least. corrupt,
-// "name:line: reason".
+// Reads what `saquery -m` or `saquery MCMR` prints, where ids are MGIDs; or one group a line: its
+// id, then port GUIDs in hexadecimal or names, one at least, and pkey=NUMBER, if it has one.
+// corrupt, "name:line: reason".
 Status read_groups(std::istream& in, const std::string& name, const Topology& topology,
                    std::vector<Group>* groups);
 void write_groups(const Topology& topology, const std::vector<Group>& groups, std::ostream& out);

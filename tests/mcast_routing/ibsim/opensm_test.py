@@ -90,6 +90,28 @@ def compare(mcroute, join, net_path, engine, folder):
                 ibsim.until(equal, 'OpenSM')
             except ibsim.Failure:
                 return ibsim.differences(ours, theirs)
+        return read_back(mcroute, fabric, folder)
+
+
+def read_back(mcroute, fabric, folder):
+    """What is wrong with routing groups that saquery prints, in the fabric as it is told."""
+    few = 10
+    # ibsim delivers one packet of an answer, which holds three records.
+    commands = {'told': [['ibnetdiscover']],
+                'members': [['saquery', '--smkey', '1', 'MCMR', '--mgid', f'ff18::{number:x}']
+                            for number in range(1, few + 1)]}
+    for name, parts in commands.items():
+        with open(os.path.join(folder, name), 'w', encoding='utf-8') as file:
+            for command in parts:
+                done = fabric.run(*command)
+                if done.returncode:
+                    raise ibsim.Failure(f'{" ".join(command)}: {done.stderr}')
+                file.write(done.stdout)
+    done = subprocess.run([mcroute, 'route', '--topology', os.path.join(folder, 'told'), '--groups',
+                           os.path.join(folder, 'members')], check=False, text=True,
+                          capture_output=True)
+    if done.returncode or f'groups       {few}\n' not in done.stdout:
+        return [f'  groups of saquery: {done.stdout}{done.stderr}']
     return []
 
 
@@ -98,7 +120,7 @@ def main():
                            for path in sys.argv[1:4])
     real = os.environ.get('WEFT_REAL_FABRICS', real)
     chosen = sys.argv[4:]
-    tool = ibsim.missing('ibsim', 'ibsim-run', 'opensm', 'dump_fts')
+    tool = ibsim.missing('ibsim', 'ibsim-run', 'opensm', 'dump_fts', 'saquery')
     if tool:
         print(f'{tool} is not installed (packages ibsim-utils, opensm, infiniband-diags)')
         return 77

@@ -192,6 +192,9 @@ Router::~Router() { delete impl_; }
 
 Status Router::add_group(uint32_t number, const Group& group) { return impl_->add(number, group); }
 Status Router::remove_group(uint32_t number) { return impl_->remove(number); }
+std::vector<bool> Router::keep(const Tables& previous, const std::vector<Group>& groups) {
+  return impl_->keep(previous, groups);
+}
 Status Router::join_group(uint32_t number, uint32_t member) {
   return impl_->add_member(number, member);
 }

@@ -77,6 +77,9 @@ struct Router::Impl {
     return color < owner[s].size() ? owner[s][color] : kNone;
   }
 
+  std::vector<bool> keep(const Tables& tables,
+                         const std::vector<Group>& groups);  // router_keep.cpp
+
   // Members that come and go (router_members.cpp).
   Status add_member(uint32_t number, uint32_t member);
   Status remove_member(uint32_t number, uint32_t member);

@@ -124,6 +124,22 @@ class Cli(unittest.TestCase):
         self.write('after', lines[1].rstrip() + f' {new}\nalone {last}\n')
         self.good('verify --topology net --groups after t')
 
+    def test_what_has_not_changed_stays(self):
+        self.small()
+        self.good('route --topology net --groups groups --tables t')
+        said = self.good('route --topology net --groups groups --previous t --tables u')
+        self.assertIn('kept         30 groups, 0 entries rewritten', said)
+        self.assertEqual(self.read('t'), self.read('u'))
+        lines = self.read('groups').splitlines(True)
+        new = next(word for word in lines[1].split()[1:] if word not in lines[0].split())
+        lines[0] = lines[0].rstrip() + f' {new}\n'
+        self.write('more', ''.join(lines))
+        said = self.good('route --topology net --groups more --previous t --tables u')
+        self.assertRegex(said, 'kept         29 groups, [1-9][0-9]* entries rewritten')
+        self.good('verify --topology net --groups more u')
+        self.bad('route --topology net --groups more --previous nothing', 'nothing: cannot be read')
+        self.bad('route --topology net --groups more --previous t --algorithm paper-sssp', 'mr4lms')
+
     def test_bad_topologies(self):
         self.small()
         net = self.read('net')

@@ -137,6 +137,71 @@ TEST_CASE("members join and leave without a change of other groups' entries") {
   }
 }
 
+TEST_CASE("a cable that is gone moves its own groups alone") {
+  for (const Kind& kind : kKinds) {
+    for (const uint32_t colors : {kNone, 8u}) {
+      CAPTURE(kind.kind, colors);
+      Topology topology;
+      REQUIRE(make_topology(kind.kind, kind.sizes, &topology).ok());
+      std::vector<Group> groups;
+      REQUIRE(make_random_groups(topology, 40, 5, 3, &groups).ok());
+      Tables before;
+      std::vector<Tree> old_trees;
+      {
+        Router router(topology, {colors, true, 4});
+        for (uint32_t g = 0; g < groups.size(); ++g) REQUIRE(router.add_group(g, groups[g]).ok());
+        old_trees = router.trees();
+        before = make_tables(topology, old_trees);
+        Router same(topology, {colors, true, 4});
+        for (const bool is_kept : same.keep(before, groups)) REQUIRE(is_kept);
+        REQUIRE(check(topology, groups, same.trees(), colors).text() == "ok");
+        if (colors == kNone) REQUIRE((make_tables(topology, same.trees()) == before));
+      }
+      // The cable of most trees.
+      std::vector<uint32_t> loads = cable_loads(topology, old_trees);
+      const auto busiest =
+          static_cast<size_t>(std::max_element(loads.begin(), loads.end()) - loads.begin());
+      const uint32_t ends[] = {topology.arc_from[busiest], topology.arcs[busiest].to};
+      const uint16_t ports[] = {topology.arcs[busiest].port,
+                                topology.arcs[topology.arcs[busiest].reverse].port};
+      Topology broken = topology;
+      for (int i = 0; i < 2; ++i) {
+        broken.nodes[broken.switch_nodes[ends[i]]].ports[ports[i]] = {};
+      }
+      REQUIRE(broken.finish().ok());
+      Router router(broken, {colors, true, 4});
+      const std::vector<bool> kept = router.keep(before, groups);
+      const auto is_hit = [&](const Tree& tree) {
+        return std::any_of(tree.links.begin(), tree.links.end(), [&](uint32_t link) {
+          return link == busiest || topology.arcs[link].reverse == busiest;
+        });
+      };
+      size_t num_hit = 0;
+      for (const Tree& tree : old_trees) {
+        for (const uint32_t g : tree.groups) {
+          // Another tree may have all its members as well.
+          if (!is_hit(tree)) REQUIRE(kept[g]);
+          num_hit += is_hit(tree);
+        }
+      }
+      REQUIRE(num_hit > 0);
+      for (uint32_t g = 0; g < groups.size(); ++g) {
+        if (!kept[g]) REQUIRE(router.add_group(g, groups[g]).text() == "ok");
+      }
+      REQUIRE(check(broken, groups, router.trees(), colors).text() == "ok");
+      if (colors != kNone) continue;  // else groups may have to merge
+      const Tables after = make_tables(broken, router.trees());
+      for (const Tree& tree : old_trees) {
+        if (is_hit(tree)) continue;
+        for (const uint32_t s : tree.switches) {
+          const uint64_t guid = topology.nodes[topology.switch_nodes[s]].guid;
+          REQUIRE(after.at(guid).at(tree.color) == before.at(guid).at(tree.color));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("the check refuses wrong tables") {
   Topology topology;
   REQUIRE(make_topology("fat-tree", {4}, &topology).ok());

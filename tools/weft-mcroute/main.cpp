@@ -42,7 +42,7 @@ Status load_groups(const std::string& path, const Topology& topology, std::vecto
 
 struct RouteOptions {
   std::string topology, groups, algorithm = "mr4lms", colors = "unlimited", json, tables, dump_fts;
-  std::string trace, old_trees = "keep";
+  std::string trace, previous, old_trees = "keep";
   uint32_t refine = 32;
 };
 
@@ -97,6 +97,29 @@ Status run_trace(const std::string& path, const Topology& topology, std::vector<
   return Code::ok;
 }
 
+// Entries of switches that are not the same in both.
+size_t num_different(const Tables& one, const Tables& other) {
+  size_t number = 0;
+  const auto count = [&](const Tables& from, const Tables& to, bool counts_both) {
+    for (const auto& [guid, entries] : from) {
+      const auto table = to.find(guid);
+      for (const auto& [entry, ports] : entries) {
+        const std::vector<uint16_t>* there = nullptr;
+        if (table != to.end()) {
+          const auto found = table->second.find(entry);
+          if (found != table->second.end()) there = &found->second;
+        }
+        const bool is_there = there != nullptr && !there->empty();
+        if (ports.empty() || (is_there && !counts_both)) continue;
+        number += !is_there || *there != ports;
+      }
+    }
+  };
+  count(one, other, true);
+  count(other, one, false);
+  return number;
+}
+
 int route(const RouteOptions& options) {
   Topology topology;
   std::vector<Group> groups;
@@ -115,6 +138,17 @@ int route(const RouteOptions& options) {
   router_options.keep_old_trees = options.old_trees == "keep";
   router_options.refine_roots = options.refine;
   router_options.as_paper = options.refine == 1;
+  Tables previous;
+  if (!options.previous.empty()) {
+    if (options.algorithm != "mr4lms" || !options.trace.empty()) {
+      return fail({Code::bad_argument, "--previous is for mr4lms without --trace"});
+    }
+    std::ifstream in;
+    status = open_input(options.previous, &in);
+    if (status.ok()) status = read_tables(in, options.previous, &previous);
+    if (!status.ok()) return fail(status);
+  }
+  std::ptrdiff_t num_kept = 0;
   std::vector<Tree> trees;
   std::vector<double> group_ms(groups.size(), -1);  // only MR4LMS routes groups one by one
   const auto start = std::chrono::steady_clock::now();
@@ -127,7 +161,11 @@ int route(const RouteOptions& options) {
       status = run_trace(options.trace, topology, &groups, &router, &group_ms);
     } else {
       double next_report = 1;
+      std::vector<bool> kept(groups.size());
+      if (!options.previous.empty()) kept = router.keep(previous, groups);
+      num_kept = std::count(kept.begin(), kept.end(), true);
       for (uint32_t g = 0; g < groups.size() && status.ok(); ++g) {
+        if (kept[g]) continue;
         const double before = seconds();
         status = router.add_group(g, groups[g]);
         group_ms[g] = (seconds() - before) * 1e3;
@@ -137,7 +175,7 @@ int route(const RouteOptions& options) {
                      seconds() / (g + 1) * (groups.size() - g - 1));
       }
       const double spread_at = seconds();
-      if (status.ok()) {
+      if (status.ok() && options.previous.empty()) {  // it rewrites entries
         router.spread([&](size_t built, size_t most) {
           if (seconds() < next_report) return;
           next_report = seconds() + 1;
@@ -183,6 +221,10 @@ int route(const RouteOptions& options) {
               "TFI", f.max_tfi, f.mean_tfi, "height", f.max_height, "time", took,
               took * 1e3 / std::max<size_t>(1, served.groups.size()), "peak memory",
               usage.ru_maxrss / 1024);
+  if (!options.previous.empty()) {
+    std::printf("%-12s %td groups, %zu entries rewritten\n", "kept", num_kept,
+                num_different(previous, tables));
+  }
   OutputFiles output;
   if (!options.json.empty()) {
     nlohmann::json j = {{"groups", served.groups.size()},
@@ -355,6 +397,8 @@ int main(int argc, char** argv) {
   route_command.option(
       "--trace", options.trace,
       "file of groups that are created and deleted, and members that join and leave");
+  route_command.option("--previous", options.previous,
+                       "tables whose trees stay where fabric and groups have not changed");
   route_command.option("--json", options.json, "file for the figures, as JSON");
   route_command.option("--tables", options.tables, "file for the tables, as opensm.mcfdbs");
   route_command.option("--dump-fts", options.dump_fts, "file for the tables, as dump_fts -M");

@@ -134,6 +134,9 @@ struct Tree {
   std::vector<uint32_t> groups;   // numbers given by the caller
 };
 
+// Forwarding tables: per switch node GUID, entry -> ascending ports.
+using Tables = std::unordered_map<uint64_t, std::unordered_map<uint32_t, std::vector<uint16_t>>>;
+
 struct RouterOptions {
   uint32_t colors = kNone;     // table entries a switch may use; kNone: no limit
   bool keep_old_trees = true;  // false: merged trees are destroyed and built anew
@@ -168,6 +171,12 @@ class Router {
   // with the number built.
   void spread(const std::function<void(size_t built, size_t most)>& progress = {});
 
+  // Takes over the trees that tables hold for these groups, whose numbers are their places, as far
+  // as the fabric still has all their cables and the groups no new members; the others are for
+  // add_group(). Ports of members that have left are cut off. Returns which groups were kept. Call
+  // it before any group is added.
+  std::vector<bool> keep(const Tables& previous, const std::vector<Group>& groups);
+
   // The trees in use.
   std::vector<Tree> trees() const;
   // Table entries written since the last call, each (switch << 32 | color), ascending.
@@ -195,8 +204,6 @@ Status route_paper_sssp(const Topology& topology, const std::vector<Group>& grou
 // Table entry e is that of MLID kFirstMlid + e.
 inline constexpr uint32_t kFirstMlid = 0xc000, kLastMlid = 0xfffe;
 
-// Forwarding tables: per switch node GUID, entry -> ascending ports.
-using Tables = std::unordered_map<uint64_t, std::unordered_map<uint32_t, std::vector<uint16_t>>>;
 Tables make_tables(const Topology& topology, const std::vector<Tree>& trees);
 void write_mcfdbs(const Topology& topology, const Tables& tables, std::ostream& out);
 void write_dump_fts(const Topology& topology, const Tables& tables, std::ostream& out);

@@ -104,6 +104,11 @@ TEST_CASE("ranks in one collective go on, those in different ones do not") {
         "MPI_Bcast with root 0 and rank 0 in MPI_Bcast with root 1");
 }
 
+TEST_CASE("of a collective nothing is said while a member is not seen") {
+  CHECK(!reason_of({collective(0, 3, "MPI_Barrier"), collective(1, 3, "MPI_Bcast", 0)}));
+  CHECK(!reason_of({collective(0, 1 + 1, "MPI_Allreduce")}));
+}
+
 TEST_CASE("a rank that is ahead in another collective is in no wrong one") {
   std::vector<RankView> ranks = {collective(0, 3, "MPI_Barrier"),
                                  collective(1, 3, "MPI_Gather", 0)};

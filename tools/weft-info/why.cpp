@@ -16,6 +16,7 @@
 #include "job/boards.hpp"
 #include "launcher/hang/watch.hpp"
 #include "launcher/hang/why.hpp"
+#include "launcher/processes/process_entry.hpp"
 
 namespace weft {
 namespace {
@@ -51,9 +52,27 @@ Job job_of(pid_t pid) {
   return job;
 }
 
+// A rank of the job that this weftrun has started; pid itself if it is none.
+pid_t rank_of(pid_t pid) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> processes(opendir("/proc"), closedir);
+  while (const dirent* entry = processes != nullptr ? readdir(processes.get()) : nullptr) {
+    const pid_t other = atoi(entry->d_name);
+    if (other <= 0 || job_of(other).rank < 0) continue;
+    // With shells around the program between.
+    constexpr int kMostBetween = 8;
+    auto ancestor = weftrun::read_process_entry(other);
+    for (int i = 0; ancestor && ancestor->parent > 1 && i < kMostBetween; ++i) {
+      if (ancestor->parent == pid && blocked::Reader().open(other).ok()) return other;
+      ancestor = weftrun::read_process_entry(ancestor->parent);
+    }
+  }
+  return pid;
+}
+
 }  // namespace
 
 int print_why(pid_t pid) {
+  if (job_of(pid).rank < 0) pid = rank_of(pid);
   blocked::Reader reader;
   if (Status status = reader.open(pid); !status) {
     fprintf(stderr, "weft-info: %s\n", status.text().c_str());
@@ -76,6 +95,9 @@ int print_why(pid_t pid) {
     views.clear();
     view.rank = view.found.record.rank;
     views[view.rank] = view;
+    // Nothing is known of the others.
+    for (int rank = 0; rank < static_cast<int>(blocked::kMostMembers); ++rank)
+      if (view.found.record.has_member(static_cast<std::size_t>(rank))) views[rank].rank = rank;
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> processes(has_key ? opendir("/proc") : nullptr,
                                                       closedir);
@@ -90,6 +112,10 @@ int print_why(pid_t pid) {
   std::vector<RankView> all;
   for (auto& [rank, view] : views) all.push_back(std::move(view));
   for (const std::string& line : weftrun::explain(all)) printf("%s\n", line.c_str());
+  if (!has_key)
+    printf(
+        "  this process alone was looked at, as weftrun has not started it: --why of the others\n"
+        "  tells what they wait for\n");
   return 0;
 }
 

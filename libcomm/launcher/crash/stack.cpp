@@ -87,17 +87,19 @@ int take_frame(Dwfl_Frame* frame, void* data) {
   return ++walk.num < kMostFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-// After a jump to where no code is: as if that had returned at once.
+// After a jump to where no code is: as if that had returned at once. The place is the call, not
+// what comes behind it.
 bool step_out(Walk& walk) {
 #if defined(__x86_64__)
   constexpr std::size_t kStackPointer = 7;
   Notice& notice = walk.notice;
   if (!read_word(walk, notice.sp, notice.pc)) return false;
+  --notice.pc;
   notice.sp += sizeof(std::uint64_t);
   notice.registers[kStackPointer] = notice.sp;
 #elif defined(__aarch64__)
   constexpr std::size_t kLink = 30;
-  walk.notice.pc = walk.notice.registers[kLink];
+  walk.notice.pc = walk.notice.registers[kLink] - 1;
 #else
   return false;
 #endif

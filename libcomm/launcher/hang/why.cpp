@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <span>
@@ -172,6 +173,16 @@ class Graph {
     const RankView* one = view(rank);
     return one != nullptr && one->state == State::blocked && !live_.contains(rank);
   }
+  // Each member is among the ranks that are known of.
+  bool sees_all(const Record& record) const {
+    std::size_t num_members = 0;
+    for (const std::uint64_t word : record.members)
+      num_members += static_cast<std::size_t>(std::popcount(word));
+    return num_members <=
+           static_cast<std::size_t>(std::ranges::count_if(views_, [&record](const auto& entry) {
+             return record.has_member(static_cast<std::size_t>(entry.first));
+           }));
+  }
   static bool is_gone(const RankView& one) {
     return one.state == State::left || one.state == State::ended;
   }
@@ -209,6 +220,7 @@ class Graph {
       return true;
     if (one.is_stopped) return true;
     if (record.comm_size > blocked::kMostMembers) return true;
+    if (record.waits == Waits::collective && !sees_all(record)) return true;
     const auto awaited = awaited_of(record);
     if (std::ranges::any_of(awaited, [](const Awaited& m) { return m.is_moving != 0; }))
       return true;

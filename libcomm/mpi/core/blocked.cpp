@@ -27,6 +27,7 @@ struct Walk {
   const link_map* library;       // this one
   const char* call = nullptr;    // the outermost function of the interface
   const void* caller = nullptr;  // in the program, just before where it goes on
+  bool is_of_tool = false;       // a tool of Weft has made the call
   int num_frames = 0;
 };
 
@@ -60,6 +61,7 @@ _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* object) {
   if (walk.call == nullptr) return _URC_END_OF_STACK;  // a thread of the library itself
   if (is_known && is_of_tool(place.file->l_name)) {
     // What the tool has made of the call may have another name.
+    walk.is_of_tool = true;
     if (place.symbol != nullptr && is_mpi_function(place.symbol)) walk.call = place.symbol;
     return _URC_NO_REASON;
   }
@@ -183,13 +185,21 @@ const Comm* fill_awaited(const WaitsFor& what, Record& record) {
   return comm;
 }
 
+// The communicator is weft-check's own.
+bool is_of_tool(std::uint32_t context) {
+  const CommOfContext of(context);
+  char name[sizeof Record::comm] = "";
+  if (of.comm() != nullptr) fill_name(*of.comm(), name);
+  return blocked::text_of(name) == "weft-check";
+}
+
 // The unmatched messages that an awaited receive could have been meant for.
 void fill_unmatched(Record& record) {
   const std::size_t num = std::min<std::size_t>(record.num_awaited, blocked::kMostMessages);
   engine->each_unexpected(
       kMostScanned, [&](const tagged::MessageInfo& info, std::uint32_t context) {
-        // Of the library itself: collectives have the odd contexts.
-        if (info.tag < 0 || context % 2 != 0) return;
+        // Of the library itself: collectives have the odd contexts. Or of a tool.
+        if (info.tag < 0 || context % 2 != 0 || is_of_tool(context)) return;
         const bool is_near = std::any_of(
             record.awaited.begin(), record.awaited.begin() + static_cast<std::ptrdiff_t>(num),
             [&info](const Message& message) {
@@ -235,6 +245,12 @@ void note_long_wait(const tagged::Awaited& awaited, std::uint64_t since_ns,
     if (of.is_team() && what == nullptr) record.waits = Waits::collective;
     if (of.is_team() && has_root(blocked::text_of(record.call)))
       record.root = of.comm()->last_root.load(std::memory_order_relaxed);
+  }
+  // A tool waits for all processes before it lets its own go on in MPI_Finalize.
+  if (walk.is_of_tool && blocked::text_of(record.call) == "MPI_Finalize") {
+    if (Comm* world = find_comm(MPI_COMM_WORLD)) fill_comm(*world, record);
+    record.waits = Waits::collective;
+    record.num_awaited = 0;
   }
   fill_unmatched(record);
   name_comms(record.awaited, record.num_awaited);

@@ -35,6 +35,8 @@ Collectives& collectives() {
 std::string text_of_note(int from, const Note& note) {
   std::string text = fmt::format("rank {} in {}", from, name_of_call(note.call));
   if (note.tag >= 0) text += fmt::format(" with root {}", note.tag);
+  if (note.received != 0 && note.received != Note::kUnknown)
+    text += fmt::format(" by {}", name_of_op(note.received));
   if ((note.flags & Note::kHasSignature) != 0)
     text += fmt::format(" of {}", text_of(Signature{note.number, note.hash, note.basic,
                                                     (note.flags & Note::kHasAny) != 0}));
@@ -73,10 +75,11 @@ void take(Collectives& all, int from, const Note& note) {
       // The place is that of the other side: the first member may be elsewhere by now.
       report({name_of_call(note.call).data(), nullptr, note.call},
              fmt::format("collective {} {}", first.note.place.offset, note.place.offset),
-             fmt::format("the ranks of {} {}, the {}. on it: {}; {}",
-                         comm == all.comms.end() ? "a communicator" : comm->second.second, what,
-                         note.sequence, text_of_note(first.from, first.note),
-                         text_of_note(from, note)));
+             fmt::format(
+                 "the ranks of {} {} (collective number {} on it): {}; {}: all members must "
+                 "make the same ones in one order",
+                 comm == all.comms.end() ? "a communicator" : comm->second.second, what,
+                 note.sequence, text_of_note(first.from, first.note), text_of_note(from, note)));
     }
   ++first.number;
   if (comm != all.comms.end() && first.number == comm->second.first) all.open.erase(at);
@@ -138,7 +141,7 @@ void report_incomplete_collectives() {
     if (comm == all.comms.end() || first.number >= comm->second.first) continue;
     report({name_of_call(first.note.call).data(), nullptr, first.note.call},
            fmt::format("incomplete {}", first.note.place.offset),
-           fmt::format("only {} of the {} ranks of {} have made the {}. collective on it: {}",
+           fmt::format("only {} of the {} ranks of {} have made collective number {} on it: {}",
                        first.number, comm->second.first, comm->second.second, first.note.sequence,
                        text_of_note(first.from, first.note)));
   }

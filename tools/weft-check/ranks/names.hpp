@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace weft::check {
 
@@ -108,6 +109,18 @@ inline constexpr std::array<std::string_view, 101> kCallNames = {"MPI",
                                                                  "MPI_Rget_accumulate",
                                                                  "MPI_Fetch_and_op",
                                                                  "MPI_Compare_and_swap"};
+
+// "MPI_SUM"; of the program's own operations that.
+constexpr std::string_view name_of_op(std::uint32_t number) {
+  constexpr std::pair<std::uint32_t, std::string_view> kNames[] = {
+      {0x21, "MPI_SUM"},     {0x22, "MPI_MIN"},  {0x23, "MPI_MAX"},    {0x24, "MPI_PROD"},
+      {0x28, "MPI_BAND"},    {0x29, "MPI_BOR"},  {0x2a, "MPI_BXOR"},   {0x30, "MPI_LAND"},
+      {0x31, "MPI_LOR"},     {0x32, "MPI_LXOR"}, {0x38, "MPI_MINLOC"}, {0x39, "MPI_MAXLOC"},
+      {0x3c, "MPI_REPLACE"}, {0x3d, "MPI_NO_OP"}};
+  for (const auto& [known, name] : kNames)
+    if (known == number) return name;
+  return "an operation of the program";
+}
 
 // 0: not known.
 constexpr std::uint8_t number_of_call(std::string_view name) {

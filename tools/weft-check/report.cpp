@@ -21,11 +21,12 @@ namespace {
 
 std::atomic<int> rank{-1};
 std::atomic<bool> has_reported{false};
+pid_t own_process = 0;  // a forked child says nothing
 bool aborts = false;
 
 // Runs at the very end, when the program's own functions of atexit have run.
 void change_status(int status, void*) {
-  if (status != 0 || !has_reported) return;
+  if (status != 0 || !has_reported || getpid() != own_process) return;
   fflush(nullptr);
   _exit(kExitStatus);
 }
@@ -43,6 +44,7 @@ void write_line(const std::string& line) {
 void begin_reports() {
   const char* how = getenv("WEFT_CHECK");
   aborts = how != nullptr && std::string_view(how) == "abort";
+  own_process = getpid();
   on_exit(change_status, nullptr);
 }
 
@@ -58,7 +60,7 @@ void report(const Call& call, std::string_view kind, const std::string& text) {
   static std::mutex mutex;
   static std::set<std::tuple<std::string, const void*, std::string>> known;
   const std::lock_guard lock(mutex);
-  if (!known.emplace(call.name, call.caller, kind).second) return;
+  if (getpid() != own_process || !known.emplace(call.name, call.caller, kind).second) return;
   has_reported = true;
   const std::string who = rank < 0 ? "" : fmt::format(" rank {}:", rank.load());
   write_line(fmt::format("weft-check:{} {}: {}\n", who, text_of(call), text));

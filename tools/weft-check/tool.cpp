@@ -1,7 +1,11 @@
 // The checking library: takes over every function of mpi.h that does work, by the names that MPI
 // leaves to tools, and calls the library's own by PMPI_. Loaded by LD_PRELOAD (weft-check,
 // weftrun --check) or linked before libmpi_abi.
+#include <link.h>
+#include <unwind.h>
+
 #include <atomic>
+#include <string_view>
 
 #include "tools/weft-check/hooks/arguments.hpp"
 #include "tools/weft-check/hooks/collective.hpp"
@@ -35,7 +39,10 @@ std::atomic<bool> has_lost{false};  // a process, or a communicator that was rev
     has_lost = true;
 }
 
-[[gnu::constructor]] void load() { begin_reports(); }
+[[gnu::constructor]] void load() {
+  begin_reports();
+  begin_memory();
+}
 
 template <std::size_t function, class... A>
 int call_checked(Own<A...> own, A... a) {
@@ -72,6 +79,51 @@ int call_checked(Own<A...> own, A... a) {
     return call_object<function>(own, a...);
 }
 
+// Functions that any thread may call at every level.
+constexpr bool is_for_any_thread(std::string_view name) {
+  return is_one_of(name, "Initialized", "Finalized", "Get_version", "Get_library_version",
+                   "Query_thread", "Is_thread_main", "Error_string", "Error_class");
+}
+
+// The library of Fortran's functions, which call those of C.
+struct Between {
+  std::uintptr_t begin = 0, end = 0;
+  bool has(const void* address) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return at >= begin && at < end;
+  }
+};
+Between fortran;
+
+int find_fortran(dl_phdr_info* info, std::size_t, void*) {
+  if (std::string_view(info->dlpi_name).find("/libmpi_fortran.so") == std::string_view::npos)
+    return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+    fortran.begin = info->dlpi_addr + header.p_vaddr;
+    fortran.end = fortran.begin + header.p_memsz;
+  }
+  return 1;
+}
+
+_Unwind_Reason_Code pass_fortran(_Unwind_Context* context, void* found) {
+  const auto*& at = *static_cast<const void**>(found);
+  const auto* const address = reinterpret_cast<const void*>(_Unwind_GetIP(context));
+  const bool was_there = fortran.has(at);
+  at = address;
+  return was_there && !fortran.has(address) ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+// The place in the program that a call comes from.
+const void* caller_in_program(const void* caller) {
+  if (!fortran.has(caller)) [[likely]]
+    return caller;
+  const void* found = nullptr;
+  _Unwind_Backtrace(pass_fortran, &found);
+  return found;
+}
+
 // The call that this thread was in before belongs to the program's function that calls now.
 class Entry {
  public:
@@ -92,7 +144,9 @@ template <std::size_t function, class... A>
   // Before and after, the library says what is wrong; programs with sessions alone are not checked.
   if (!is_open.load(std::memory_order_relaxed)) return own(a...);
   constexpr std::uint8_t kNumber = number_of_call(kFunctionNames[function]);
-  const Entry entry(kFunctionNames[function], kNumber, caller);
+  const Entry entry(kFunctionNames[function], kNumber, caller_in_program(caller));
+  if constexpr (is_for_any_thread(kPlain<function>)) return own(a...);
+  if constexpr (kPlain<function>.starts_with("Info_")) return call_object<function>(own, a...);
   const InCall in_call;
   const int code = call_checked<function>(own, a...);
   if (code != MPI_SUCCESS) [[unlikely]]
@@ -132,6 +186,7 @@ void begin_checks() {
   PMPI_Query_thread(&provided);
   set_rank(rank);
   set_thread_level(provided);
+  dl_iterate_phdr(find_fortran, nullptr);
   open_channel(take_note);
   set_on_free(on_free);
   is_open = true;
@@ -139,15 +194,13 @@ void begin_checks() {
 
 void end_checks() {
   set_on_free(nullptr);
-  if (has_lost) {
-    report_handles();
-    is_open = false;
-    return;
+  // Others wait for what this rank has to tell, whatever it has lost itself.
+  const bool has_all = drain_channel() && !has_lost;
+  if (has_all) {
+    report_requests();
+    report_unreceived();
+    report_incomplete_collectives();
   }
-  report_requests();
-  drain_channel();
-  report_unreceived();
-  report_incomplete_collectives();
   report_handles();
   is_open = false;
 }

@@ -105,10 +105,11 @@ struct ReduceCall {
       if (const int wrong = check_root(comm, root); wrong != MPI_SUCCESS) return wrong;
       receives = rank == root;
     }
+    const bool is_first_exscan = shape == Shape::exscan && rank == 0;  // its result is none
     in_place = send_buffer == MPI_IN_PLACE;
     if (in_place && !receives) return MPI_ERR_BUFFER;
     if (receives && receive_buffer == MPI_IN_PLACE) return MPI_ERR_BUFFER;
-    if (receives && !in_place && send_buffer == receive_buffer && count > 0 &&
+    if (receives && !is_first_exscan && !in_place && send_buffer == receive_buffer && count > 0 &&
         send_buffer != MPI_BOTTOM)
       return MPI_ERR_BUFFER;
     return MPI_SUCCESS;

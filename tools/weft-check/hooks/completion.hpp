@@ -47,6 +47,12 @@ class Handles {
       end(i, statuses[number_ == 1 ? 0 : i], error_class);
     }
   }
+  // The call has failed and has ended the one whose handle is gone, if any.
+  void end_failed_one(int code, const MPI_Status& status) const {
+    for (int i = 0; i < number_; ++i)
+      if (handles_[i] != MPI_REQUEST_NULL && places_[i] == MPI_REQUEST_NULL)
+        end(i, status, class_of(code));
+  }
   MPI_Request operator[](int i) const {
     return i >= 0 && i < number_ ? handles_[i] : MPI_REQUEST_NULL;
   }
@@ -156,23 +162,31 @@ int call_completion(Own<A...> own, A... a) {
     const Handles handles(argument<0>(a...), argument<1>(a...));
     const Statuses statuses(1, argument<3>(a...));
     const int code = own(a...);
-    if (code == MPI_SUCCESS && *argument<2>(a...) != MPI_UNDEFINED)
+    if (code != MPI_SUCCESS)
+      handles.end_failed_one(code, *argument<3>(a...));
+    else if (*argument<2>(a...) != MPI_UNDEFINED)
       handles.end(*argument<2>(a...), *argument<3>(a...));
     return code;
   } else if constexpr (kName == "Testany") {
     const Handles handles(argument<0>(a...), argument<1>(a...));
     const Statuses statuses(1, argument<4>(a...));
     const int code = own(a...);
-    if (code == MPI_SUCCESS && *argument<3>(a...) != 0 && *argument<2>(a...) != MPI_UNDEFINED)
+    if (code != MPI_SUCCESS)
+      handles.end_failed_one(code, *argument<4>(a...));
+    else if (*argument<3>(a...) != 0 && *argument<2>(a...) != MPI_UNDEFINED)
       handles.end(*argument<2>(a...), *argument<4>(a...));
     return code;
   } else {  // Waitsome, Testsome
     const Handles handles(argument<0>(a...), argument<1>(a...));
     const Statuses statuses(handles.number(), argument<4>(a...));
     const int code = own(a...);
-    if (code == MPI_SUCCESS && *argument<2>(a...) != MPI_UNDEFINED)
-      for (int i = 0; i < *argument<2>(a...); ++i)
-        handles.end(argument<3>(a...)[i], argument<4>(a...)[i]);
+    const bool has_failed = class_of(code) == MPI_ERR_IN_STATUS;
+    if ((code == MPI_SUCCESS || has_failed) && *argument<2>(a...) != MPI_UNDEFINED)
+      for (int i = 0; i < *argument<2>(a...); ++i) {
+        const MPI_Status& status = argument<4>(a...)[i];
+        handles.end(argument<3>(a...)[i], status,
+                    has_failed ? class_of(status.MPI_ERROR) : MPI_SUCCESS);
+      }
     return code;
   }
 }

@@ -59,7 +59,7 @@ int call_access(Own<A...> own, A... a) {
   constexpr bool kGets = is_get(kName);
   constexpr bool kHasRequest = kHas<MPI_Request*, A...>;
   const MPI_Win window = first_of<MPI_Win>(a...);
-  if (!has_room(window)) {
+  if (!has_room(window) || argument<3>(a...) < 0) {
     const int code = own(a...);
     if constexpr (kHasRequest)
       if (code == MPI_SUCCESS) add_request(first_of<MPI_Request*>(a...), {});
@@ -78,7 +78,8 @@ int call_access(Own<A...> own, A... a) {
     access.uses.push_back(begin_use(memory));
     if constexpr (kGets) {
       if (const Layout* target = layout_of(argument<6>(a...));
-          target != nullptr && target->is_contiguous && argument<5>(a...) > 0)
+          target != nullptr && target->is_contiguous && argument<5>(a...) > 0 &&
+          argument<5>(a...) * target->bytes == count * layout->bytes)
         argument<0>(a...) = redirect(access, argument<0>(a...), number, *layout);
     }
   }
@@ -142,10 +143,13 @@ int call_window_made(Own<A...> own, A... a) {
   std::int64_t unit = 1;
   if constexpr (kName == "Win_create") {
     add_window(made, argument<0>(a...), argument<1>(a...), true, comm_of(comm), number);
+    note_exposed(made, argument<0>(a...), argument<1>(a...));
     unit = argument<2>(a...);
   } else {
     add_window(made, nullptr, 0, false, comm_of(comm), number);
     if constexpr (kName != "Win_create_dynamic") unit = argument<1>(a...);
+    if constexpr (kName == "Win_allocate")
+      note_exposed(made, *static_cast<void**>(argument<4>(a...)), argument<0>(a...));
   }
   note_window(number, unit);
   return code;

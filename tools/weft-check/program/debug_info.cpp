@@ -344,18 +344,20 @@ bool local_at(const Frame& frame, std::uintptr_t address, Variable& out) {
   Scope scope;
   Dwarf_Die function;
   if (!enter(frame, scope, function)) return false;
-  bool is_found = false;
+  int num_found = 0;
   visit_variables(function, scope.pc, 0, [&](Dwarf_Die& die) {
     std::uintptr_t begin = 0;
     Dwarf_Die type;
     Dwarf_Word bytes = 0;
-    if (is_found || !address_of(die, scope, begin) || begin > address || !type_die_of(die, type) ||
+    if (!address_of(die, scope, begin) || begin > address || !type_die_of(die, type) ||
         dwarf_aggregate_size(&type, &bytes) != 0 || address - begin >= bytes)
       return;
     out = {name_of(die), begin, describe(type, 0)};
-    is_found = true;
+    ++num_found;
   });
-  return is_found;
+  // An optimising compiler has several in one place, of which it is not known which one is there
+  // now.
+  return num_found == 1;
 }
 
 bool global_at(std::uintptr_t address, Variable& out) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@ namespace {
 // initial-exec: the general model would allocate at a thread's first use, in malloc.
 #define WEFT_THREAD thread_local __attribute__((tls_model("initial-exec")))
 WEFT_THREAD int own_depth = 0;
+WEFT_THREAD bool is_removing = false;
 
 struct Real {
   void* (*malloc)(std::size_t);
@@ -72,6 +74,10 @@ Blocks& blocks() {
   return *all;
 }
 
+// Another thread may hold the lock while a process forks.
+void before_fork() { blocks().mutex.lock(); }
+void after_fork() { blocks().mutex.unlock(); }
+
 std::atomic<OnFree> on_free{nullptr};
 std::atomic<std::uint64_t> freed{0};
 
@@ -83,20 +89,27 @@ void add(void* block, std::size_t bytes) {
   all.sizes[reinterpret_cast<std::uintptr_t>(block)] = bytes;
 }
 
+// What the program frees in a function that a call of MPI has called goes without a word.
 void remove(void* block, const void* caller) {
-  if (block == nullptr || own_depth > 0) return;
+  if (block == nullptr || is_removing) return;
+  const bool is_quiet = own_depth > 0;
   const OwnMemory own;
   Block ended;
+  std::map<std::uintptr_t, std::size_t>::node_type node;
   {
     Blocks& all = blocks();
     const std::lock_guard lock(all.mutex);
     const auto at = all.sizes.find(reinterpret_cast<std::uintptr_t>(block));
     if (at == all.sizes.end()) return;
     ended = {at->first, at->second};
-    all.sizes.erase(at);
+    node = all.sizes.extract(at);
   }
+  is_removing = true;  // the node is freed, too
+  node = {};
+  is_removing = false;
   freed.fetch_add(1, std::memory_order_relaxed);
-  if (const OnFree function = on_free.load(std::memory_order_acquire)) function(ended, caller);
+  const OnFree function = on_free.load(std::memory_order_acquire);
+  if (function != nullptr && !is_quiet) function(ended, caller);
 }
 
 }  // namespace
@@ -117,6 +130,8 @@ bool block_of(std::uintptr_t address, Block& out) {
 }
 
 std::uint64_t num_freed() { return freed.load(std::memory_order_relaxed); }
+
+void begin_memory() { pthread_atfork(before_fork, after_fork, after_fork); }
 
 void set_on_free(OnFree function) { on_free.store(function, std::memory_order_release); }
 

@@ -11,6 +11,9 @@ struct Block {
   std::size_t bytes = 0;  // as the program asked for
 };
 
+// Called when the library is loaded.
+void begin_memory();
+
 // The block that contains the address.
 bool block_of(std::uintptr_t address, Block& out);
 

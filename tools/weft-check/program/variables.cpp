@@ -179,7 +179,10 @@ void check_against_pointers(const Memory& memory, const Walk& walk, const Block&
   const auto buffer = reinterpret_cast<std::uintptr_t>(memory.buffer);
   std::string first;
   for (const Variable& pointer : pointers_into(walk.frames[0], block.begin, buffer + 1)) {
-    if (pointer.type.bytes == 0 || pointer.type.is_opaque) return;
+    // Blocks that hold several things have pointers into their middle, and to parts of other types.
+    if (pointer.type.kind == Kind::none || pointer.type.kind == Kind::pointer ||
+        pointer.begin != buffer || buffer != block.begin)
+      return;
     std::string text = difference(memory, pointer.type, buffer - pointer.begin, 0);
     if (text.empty()) return;
     if (first.empty())

@@ -169,23 +169,24 @@ void poll_notes_at(const void* caller) {
   poll(all);
 }
 
-void drain_channel() {
+bool drain_channel() {
   Channel& all = channel();
-  if (all.comm == MPI_COMM_NULL) return;
+  if (all.comm == MPI_COMM_NULL) return true;
   const Lock lock(all.mutex);
   flush_all(all);
   std::vector<std::uint32_t> all_sent(all.sent.size());
   if (PMPI_Alltoall(all.sent.data(), 1, MPI_UINT32_T, all_sent.data(), 1, MPI_UINT32_T, all.comm) !=
       MPI_SUCCESS)
-    return;
+    return false;
   for (int rank = 0; rank < all.size; ++rank)
     while (all.received[static_cast<std::size_t>(rank)] != all_sent[static_cast<std::size_t>(rank)])
-      if (!receive(all, rank)) break;
+      if (!receive(all, rank)) return false;
   while (!all.under_way.empty()) {
     PMPI_Wait(&all.under_way.front()->request, MPI_STATUS_IGNORE);
     all.under_way.pop_front();
   }
   PMPI_Comm_free(&all.comm);
+  return true;
 }
 
 }  // namespace weft::check

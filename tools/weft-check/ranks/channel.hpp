@@ -52,6 +52,7 @@ void send_note(Topic topic, int rank, const Note& note, const void* caller);
 void poll_notes_at(const void* caller);
 
 // Called by all ranks in MPI_Finalize: hands out all notes that were sent to this rank.
-void drain_channel();
+// False: it could not, as a rank is lost.
+bool drain_channel();
 
 }  // namespace weft::check

@@ -51,6 +51,7 @@ const char* difference(const Note& one, const Note& other) {
   if ((one.flags & other.flags & Note::kHasSignature) == 0 ||
       ((one.flags | other.flags) & Note::kHasAny) != 0)
     return nullptr;
+  if (one.number == 0 && other.number == 0) return nullptr;
   if (one.number != other.number)
     return one.basic == other.basic ? "make one collective with different counts"
                                     : "make one collective with different types";
@@ -104,7 +105,7 @@ void note_collective(Comm* comm, const Collective& collective) {
   note.call = current_call.number;
   if (comm->rank != 0) {
     send_note(Topic::collective, comm->world[0], note, current_call.caller);
-    return;
+    return poll_notes_at(current_call.caller);
   }
   Collectives& all = collectives();
   {

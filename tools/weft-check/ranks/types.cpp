@@ -417,6 +417,18 @@ Signature repeated(const Signature& signature, std::uint64_t times) {
   return result;
 }
 
+// Of a type that was made where this library does not look: it fits all.
+std::shared_ptr<const Layout> unknown_layout() {
+  static const auto& unknown = *new std::shared_ptr<const Layout>([] {
+    auto layout = std::make_shared<Layout>();
+    layout->signature.has_any = true;
+    layout->is_contiguous = layout->is_derived = true;
+    layout->name = "a datatype";
+    return layout;
+  }());
+  return unknown;
+}
+
 const Layout* layout_of(MPI_Datatype type) {
   Types& all = types();
   const auto number = reinterpret_cast<std::uintptr_t>(type);
@@ -427,7 +439,7 @@ const Layout* layout_of(MPI_Datatype type) {
   if (all.predefined[reinterpret_cast<std::uintptr_t>(MPI_INT)] == nullptr) layout_of(MPI_INT);
   const Lock lock(all.mutex);
   const auto at = all.derived.find(type);
-  if (at == all.derived.end()) return nullptr;
+  if (at == all.derived.end()) return unknown_layout().get();
   if (at->second == nullptr) at->second = describe(type, 0);
   return at->second.get();
 }
@@ -446,7 +458,7 @@ std::shared_ptr<const Layout> keep_layout(MPI_Datatype type) {
   if (number < kNumHandles) return all.predefined[number];
   const Lock lock(all.mutex);
   const auto at = all.derived.find(type);
-  return at == all.derived.end() ? nullptr : at->second;
+  return at == all.derived.end() ? unknown_layout() : at->second;
 }
 
 void forget_type(MPI_Datatype type) {

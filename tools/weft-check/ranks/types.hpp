@@ -54,8 +54,8 @@ struct Layout {
 
 // Called when the program has made a type.
 void add_type(MPI_Datatype type);
-// The layout of a type that is predefined or has been added; valid until the type is freed. null:
-// it is neither, as a handle that is not valid.
+// The layout of a type, valid until that is freed. Of one that has not been added nothing is known:
+// it fits all. null: it is none of the predefined ones, as a handle that is not valid.
 const Layout* layout_of(MPI_Datatype type);
 // The same, for longer.
 std::shared_ptr<const Layout> keep_layout(MPI_Datatype type);

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/weft-check/lock.hpp"
 #include "tools/weft-check/program/memory.hpp"
 #include "tools/weft-check/report.hpp"
 
@@ -31,7 +30,7 @@ struct Entry {
 };
 
 struct Uses {
-  std::mutex mutex;
+  std::mutex mutex;  // of all threads: any may free memory
   Use last = 0;
   std::multimap<std::uintptr_t, Entry> by_begin;
   std::unordered_map<Use, std::multimap<std::uintptr_t, Entry>::iterator> by_number;
@@ -165,7 +164,7 @@ Memory memory_of(const void* buffer, std::uint64_t count, const Layout& layout, 
 Use begin_use(const Memory& memory) {
   if (memory.buffer == nullptr) return 0;
   Uses& all = uses();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   find_overlaps(all, memory);
   const std::uint64_t checksum = memory.access == Access::reads ? checksum_of(memory) : 0;
   const Use number = ++all.last;
@@ -179,7 +178,7 @@ Use begin_use(const Memory& memory) {
 void end_use(Use use, bool is_sure) {
   if (use == 0) return;
   Uses& all = uses();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   const auto at = all.by_number.find(use);
   if (at == all.by_number.end()) return;
   const Entry& entry = at->second->second;
@@ -201,14 +200,14 @@ void check_use(const void* buffer, std::uint64_t count, const Layout& layout, Ac
   if (all.number.load(std::memory_order_relaxed) == 0) return;
   const Memory memory = memory_of(buffer, count, layout, access);
   if (memory.buffer == nullptr) return;
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   find_overlaps(all, memory);
 }
 
 void check_freed(std::uintptr_t begin, std::uintptr_t end, const void* caller) {
   Uses& all = uses();
   if (all.number.load(std::memory_order_relaxed) == 0) return;
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   auto at = all.by_begin.lower_bound(end);
   while (at != all.by_begin.begin()) {
     --at;

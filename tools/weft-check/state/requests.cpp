@@ -149,10 +149,18 @@ void cancel_request(const MPI_Request* place) {
 }
 
 void note_known(MPI_Request handle) {
-  Requests& all = requests();
-  const Lock lock(all.mutex);
-  const auto [begin, end] = all.all.equal_range(handle);
-  for (auto at = begin; at != end; ++at) at->second->is_known = true;
+  std::vector<std::shared_ptr<Operation>> known;
+  {
+    Requests& all = requests();
+    const Lock lock(all.mutex);
+    const auto [begin, end] = all.all.equal_range(handle);
+    for (auto at = begin; at != end; ++at) known.push_back(at->second);
+  }
+  for (const auto& operation : known) {
+    operation->is_known = true;
+    end_uses(*operation, known.size() == 1);
+    if (const auto at_end = std::exchange(operation->at_end, nullptr)) at_end();
+  }
 }
 
 void free_request(const MPI_Request* place) {

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tools/weft-check/lock.hpp"
 #include "tools/weft-check/program/memory.hpp"
 #include "tools/weft-check/program/variables.hpp"
 #include "tools/weft-check/report.hpp"
@@ -28,6 +27,7 @@ struct Window {
   Call fence;
   bool has_locked = false;  // since the last fence
   Call lock;
+  std::uintptr_t exposed_begin = 0, exposed_end = UINTPTR_MAX;  // until it is known: all memory
   std::vector<int> world;  // the members' ranks in MPI_COMM_WORLD
   std::uint32_t number = 0, num_fences = 0, serial = 0;
   bool is_passive = false;  // since the last fence, or was started
@@ -77,7 +77,7 @@ void check_destination(const WindowAccess& access) {
 void add_window(MPI_Win handle, const void* base, MPI_Aint bytes, bool is_own_memory,
                 const Comm* comm, std::uint32_t number) {
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   Window window;
   window.call = current_call;
   window.number = number;
@@ -85,23 +85,25 @@ void add_window(MPI_Win handle, const void* base, MPI_Aint bytes, bool is_own_me
   if (is_own_memory && bytes > 0 && base != nullptr) {
     window.begin = reinterpret_cast<std::uintptr_t>(base);
     window.end = window.begin + static_cast<std::uintptr_t>(bytes);
-    for (const auto& [other_handle, other] : all.all)
-      if (other.begin < window.end && window.begin < other.end)
-        report("window",
-               fmt::format(
-                   "its memory ({} bytes from {:#x}) overlaps that of the window made by {} "
-                   "({} bytes from {:#x}): accesses through both are undefined",
-                   bytes, window.begin, text_of(other.call), other.end - other.begin, other.begin));
   }
   all.all[handle] = std::move(window);
   all.number = all.all.size();
+}
+
+void note_exposed(MPI_Win handle, const void* base, MPI_Aint bytes) {
+  Windows& all = windows();
+  const std::lock_guard lock(all.mutex);
+  if (Window* window = find(all, handle)) {
+    window->exposed_begin = reinterpret_cast<std::uintptr_t>(base);
+    window->exposed_end = window->exposed_begin + static_cast<std::uintptr_t>(bytes);
+  }
 }
 
 void end_window(MPI_Win handle) {
   Windows& all = windows();
   Window ended;
   {
-    const Lock lock(all.mutex);
+    const std::lock_guard lock(all.mutex);
     Window* window = find(all, handle);
     if (window == nullptr) return;
     ended = std::move(*window);
@@ -126,6 +128,12 @@ void* redirect(WindowAccess& access, void* buffer, std::uint64_t count, const La
   const std::uint64_t bytes = count * static_cast<std::uint64_t>(layout.bytes);
   if (buffer == nullptr || !layout.is_contiguous || bytes == 0) return buffer;
   Windows& all = windows();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer);
+    for (const auto& [handle, window] : all.all)
+      if (window.exposed_begin < begin + bytes && begin < window.exposed_end) return buffer;
+  }
   if (all.bytes.fetch_add(bytes) + bytes > kMostBytes) {
     all.bytes -= bytes;
     return buffer;
@@ -147,20 +155,20 @@ void finish_access(WindowAccess& access) {
 
 bool has_room(MPI_Win handle) {
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   const Window* window = find(all, handle);
   return window != nullptr && window->accesses.size() < kMostAccesses;
 }
 
 void add_access(MPI_Win handle, std::shared_ptr<WindowAccess> access) {
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   if (Window* window = find(all, handle)) window->accesses.push_back(std::move(access));
 }
 
 AccessTime time_of_access(MPI_Win handle, int target) {
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   const Window* window = find(all, handle);
   if (window == nullptr || window->number == 0 || target < 0 ||
       static_cast<std::size_t>(target) >= window->world.size())
@@ -173,7 +181,7 @@ AccessTime time_of_access(MPI_Win handle, int target) {
 
 void check_before_sync(MPI_Win handle) {
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   if (const Window* window = find(all, handle))
     for (const auto& access : window->accesses) check_destination(*access);
 }
@@ -182,7 +190,7 @@ void note_sync(MPI_Win handle, Sync sync, int target, int assertion) {
   Windows& all = windows();
   std::vector<std::shared_ptr<WindowAccess>> complete;
   {
-    const Lock lock(all.mutex);
+    const std::lock_guard lock(all.mutex);
     Window* window = find(all, handle);
     if (window == nullptr) return;
     ++window->serial;
@@ -225,21 +233,21 @@ void note_sync(MPI_Win handle, Sync sync, int target, int assertion) {
 void forget_access(MPI_Win handle, const std::shared_ptr<WindowAccess>& access) {
   finish_access(*access);
   Windows& all = windows();
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   if (Window* window = find(all, handle)) std::erase(window->accesses, access);
 }
 
 void note_barrier() {
   Windows& all = windows();
   if (all.number.load(std::memory_order_relaxed) == 0) return;
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   for (auto& [handle, window] : all.all) window.has_locked = false;
 }
 
 void check_freed_window(std::uintptr_t begin, std::uintptr_t end, const void* caller) {
   Windows& all = windows();
   if (all.number.load(std::memory_order_relaxed) == 0) return;
-  const Lock lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   for (const auto& [handle, window] : all.all)
     if (window.begin < end && begin < window.end)
       report({"free", caller}, "freed",

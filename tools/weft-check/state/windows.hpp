@@ -46,6 +46,8 @@ bool has_room(MPI_Win handle);
 void add_access(MPI_Win handle, std::shared_ptr<WindowAccess> access);
 // Called when its request is complete.
 void forget_access(MPI_Win handle, const std::shared_ptr<WindowAccess>& access);
+// The window's memory, of which other ranks may read what a get brings there.
+void note_exposed(MPI_Win handle, const void* base, MPI_Aint bytes);
 // Prepares a get into the buffer; the address that the data must come to.
 void* redirect(WindowAccess& access, void* buffer, std::uint64_t count, const Layout& layout);
 // Hands the data of a get over.
@@ -55,7 +57,7 @@ enum class Sync : std::uint8_t { fence, lock, unlock, flush, start, complete };
 inline constexpr int kAllTargets = -1;
 // Called after a synchronisation has ended: what was begun before at the target is complete.
 void note_sync(MPI_Win handle, Sync sync, int target, int assertion);
-// A barrier lets the program go from locks to fences.
+// A collective that waits for all lets the program go from locks to fences.
 void note_barrier();
 // Called before one; compares buffers.
 void check_before_sync(MPI_Win handle);

@@ -167,9 +167,10 @@ void check_against(const Memory& memory, const Variable& variable, const char* w
   }
   const std::string text = difference(memory, variable.type, offset, variable.type.bytes - offset);
   if (!text.empty())
-    report("type", fmt::format("{} is `{}` of type {}{}, and the call {}: {}", what, variable.name,
-                               variable.type.name, variable.type.is_array ? "[]" : "",
-                               text_of_access(memory), text));
+    report("type", fmt::format("{} is{} `{}` of type {}{}, and the call {}: {}", what,
+                               offset == 0 ? "" : fmt::format(" from byte {} on in", offset),
+                               variable.name, variable.type.name,
+                               variable.type.is_array ? "[]" : "", text_of_access(memory), text));
 }
 
 // A block from malloc has the type that the program's pointers to it say.
@@ -267,7 +268,7 @@ void check_variable(const Memory& memory, const char* what) {
   const bool is_on_stack = memory.begin >= own.begin && memory.begin < own.end;
   Block block;
   const bool is_block = !is_on_stack && block_of(memory.begin, block);
-  if (is_block && memory.end > block.begin + block.bytes) {
+  if (is_block && leaves(memory, block)) {
     report("size",
            fmt::format("{} is too small: the call {}, up to {} bytes from the beginning of a "
                        "block of {} bytes from malloc",

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/weft-check/program/memory.hpp"
 #include "tools/weft-check/report.hpp"
 
 namespace weft::check {
@@ -159,6 +158,19 @@ Memory memory_of(const void* buffer, std::uint64_t count, const Layout& layout, 
   memory.end = static_cast<std::uintptr_t>(base + layout.true_lb + layout.true_extent +
                                            std::max<std::int64_t>(0, last));
   return memory;
+}
+
+bool leaves(const Memory& memory, const Block& block) {
+  const std::uintptr_t end = block.begin + block.bytes;
+  if (memory.begin >= block.begin && memory.end <= end) return false;
+  if (memory.layout->is_contiguous) return true;
+  std::vector<Segment> segments;
+  if (!segments_of(memory, segments)) return false;  // not known
+  return std::ranges::any_of(segments, [&](const Segment& segment) {
+    if (segment.begin >= block.begin && segment.end <= end) return false;
+    Block other;
+    return !block_of(segment.begin, other) || segment.end > other.begin + other.bytes;
+  });
 }
 
 Use begin_use(const Memory& memory) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tools/weft-check/call.hpp"
+#include "tools/weft-check/program/memory.hpp"
 #include "tools/weft-check/ranks/types.hpp"
 
 namespace weft::check {
@@ -23,6 +24,10 @@ struct Memory {
 
 // Empty, if nothing is accessed.
 Memory memory_of(const void* buffer, std::uint64_t count, const Layout& layout, Access access);
+
+// True if the bytes that are accessed leave the block. Types that go from one block to another one
+// are right to.
+bool leaves(const Memory& memory, const Block& block);
 
 // Numbers an operation's use of memory; 0: none.
 using Use = std::uint64_t;

@@ -4,6 +4,7 @@
 #include <unwind.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "base/mpi_name.hpp"
@@ -185,35 +186,56 @@ const Comm* fill_awaited(const WaitsFor& what, Record& record) {
   return comm;
 }
 
-// The communicator is weft-check's own.
-bool is_of_tool(std::uint32_t context) {
+bool is_of_weft_check(std::uint32_t context) {
   const CommOfContext of(context);
   char name[sizeof Record::comm] = "";
   if (of.comm() != nullptr) fill_name(*of.comm(), name);
   return blocked::text_of(name) == "weft-check";
 }
 
-// The unmatched messages that an awaited receive could have been meant for.
-void fill_unmatched(Record& record) {
+// Calls take(message, context) for the unmatched messages that an awaited receive could have been
+// meant for, with a lock of the engine held.
+template <class Take>
+void each_near(const Record& record, Take&& take) {
   const std::size_t num = std::min<std::size_t>(record.num_awaited, blocked::kMostMessages);
   engine->each_unexpected(
       kMostScanned, [&](const tagged::MessageInfo& info, std::uint32_t context) {
-        // Of the library itself: collectives have the odd contexts. Or of a tool.
-        if (info.tag < 0 || context % 2 != 0 || is_of_tool(context)) return;
+        // Of the library itself: collectives have the odd contexts.
+        if (info.tag < 0 || context % 2 != 0) return;
         const bool is_near = std::any_of(
             record.awaited.begin(), record.awaited.begin() + static_cast<std::ptrdiff_t>(num),
             [&info](const Message& message) {
               return message.is_send == 0 &&
                      (message.peer == blocked::kAny || message.peer == info.source);
             });
-        if (!is_near) return;
-        const std::size_t at = record.num_unmatched++;
-        if (at >= blocked::kMostMessages) return;
-        record.unmatched[at].peer = info.source;
-        record.unmatched[at].tag = info.tag;
-        record.unmatched[at].context = context;
-        record.unmatched[at].bytes = info.bytes;
+        if (is_near) take(info, context);
       });
+}
+
+// has_tool: messages of weft-check may be among them, which the program has not sent.
+void fill_unmatched(Record& record, bool has_tool) {
+  std::uint32_t tools_context = tagged::kAnyContext;
+  if (has_tool) {
+    // Communicators cannot be looked up under the engine's lock.
+    std::array<std::uint32_t, 16> contexts{};
+    std::size_t num = 0;
+    each_near(record, [&](const tagged::MessageInfo&, std::uint32_t context) {
+      if (num < contexts.size() &&
+          std::find(contexts.data(), contexts.data() + num, context) == contexts.data() + num)
+        contexts[num++] = context;
+    });
+    for (std::size_t i = 0; i < num; ++i)
+      if (is_of_weft_check(contexts[i])) tools_context = contexts[i];
+  }
+  each_near(record, [&](const tagged::MessageInfo& info, std::uint32_t context) {
+    if (context == tools_context) return;
+    const std::size_t at = record.num_unmatched++;
+    if (at >= blocked::kMostMessages) return;
+    record.unmatched[at].peer = info.source;
+    record.unmatched[at].tag = info.tag;
+    record.unmatched[at].context = context;
+    record.unmatched[at].bytes = info.bytes;
+  });
 }
 
 void name_comms(std::array<Message, blocked::kMostMessages>& messages, std::size_t num) {
@@ -252,7 +274,7 @@ void note_long_wait(const tagged::Awaited& awaited, std::uint64_t since_ns,
     record.waits = Waits::collective;
     record.num_awaited = 0;
   }
-  fill_unmatched(record);
+  fill_unmatched(record, walk.is_of_tool);
   name_comms(record.awaited, record.num_awaited);
   name_comms(record.unmatched, record.num_unmatched);
   record.seen_ns = now_ns();

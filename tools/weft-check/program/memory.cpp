@@ -74,12 +74,16 @@ Blocks& blocks() {
   return *all;
 }
 
-// Another thread may hold the lock while a process forks.
-void before_fork() { blocks().mutex.lock(); }
-void after_fork() { blocks().mutex.unlock(); }
-
 std::atomic<OnFree> on_free{nullptr};
 std::atomic<std::uint64_t> freed{0};
+
+// Another thread may hold the lock while a process forks, or one of those behind on_free.
+void before_fork() { blocks().mutex.lock(); }
+void after_fork() { blocks().mutex.unlock(); }
+void in_child() {
+  on_free = nullptr;
+  after_fork();
+}
 
 void add(void* block, std::size_t bytes) {
   if (block == nullptr || own_depth > 0) return;
@@ -131,7 +135,7 @@ bool block_of(std::uintptr_t address, Block& out) {
 
 std::uint64_t num_freed() { return freed.load(std::memory_order_relaxed); }
 
-void begin_memory() { pthread_atfork(before_fork, after_fork, after_fork); }
+void begin_memory() { pthread_atfork(before_fork, after_fork, in_child); }
 
 void set_on_free(OnFree function) { on_free.store(function, std::memory_order_release); }
 

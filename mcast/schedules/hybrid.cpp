@@ -68,7 +68,7 @@ Turn turn_by_block(const Shape& shape, int member, std::uint64_t step) {
 
 }  // namespace
 
-const Algorithm kHybrid{"hybrid", hybrid_steps, hybrid_turn, true};
-const Algorithm kHybridBlocks{"hybrid-blocks", num_steps_by_block, turn_by_block, true};
+const Algorithm kHybrid{"hybrid", hybrid_steps, hybrid_turn, true, true};
+const Algorithm kHybridBlocks{"hybrid-blocks", num_steps_by_block, turn_by_block, true, true};
 
 }  // namespace weft::mcast

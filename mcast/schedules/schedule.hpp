@@ -62,6 +62,8 @@ struct Shape {
   int num_members = 1;
   std::uint32_t num_blocks = 1;
   const Racks* racks = nullptr;  // of the hybrid algorithms
+  // Of the binomial pipeline: so many pipelines take turns, each with every lanes-th block.
+  int lanes = 1;
 };
 
 struct Algorithm {
@@ -70,6 +72,7 @@ struct Algorithm {
   std::uint64_t (*num_steps)(const Shape& shape);
   Turn (*turn)(const Shape& shape, int member, std::uint64_t step);
   bool needs_racks = false;
+  bool has_meetings = false;  // senders take turns at a receiver, which gives them credit
 };
 
 extern const Algorithm kSequential;
@@ -85,6 +88,10 @@ const Algorithm* find_algorithm(std::string_view name) noexcept;
 
 // The least d with 2^d >= n; n > 0.
 int ceil_log2(int n) noexcept;
+
+// The lanes with which the binomial pipeline ends first where a block can be used `latency` times
+// of a block after its last byte was sent.
+int choose_lanes(int num_members, std::uint32_t num_blocks, double latency) noexcept;
 
 // The members that `member` exchanges blocks with, for any number of blocks, in order of rank.
 std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,

@@ -5,6 +5,8 @@
 #include <queue>
 #include <random>
 
+#include "mcast/schedules/credit.hpp"
+
 namespace weft::mcast {
 
 namespace {
@@ -13,28 +15,43 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Member {
   std::uint64_t step = 0;
-  Move move;                    // next
-  double free_us = 0;           // when its link can begin the next block
-  std::vector<double> here_us;  // by block
+  Move move;                      // next
+  double free_us = 0;             // when its link can begin the next block
+  std::vector<double> here_us;    // by block
+  std::vector<double> credit_us;  // by block: when its sender has this member's credit
+  Receipts receipts;              // the next one gets credit
   std::uint32_t num_missing = 0;
-  bool is_waiting = false;  // for the block of `move`
+  bool is_waiting = false;  // for the block of `move`, or the credit for it
 };
 
 struct Ready {
   double at_us;
+  std::uint64_t step;
   int member;
-  bool operator>(const Ready& other) const {
-    return at_us != other.at_us ? at_us > other.at_us : member > other.member;
-  }
+  auto operator<=>(const Ready&) const = default;
 };
 
 }  // namespace
+
+double pipeline_bound_us(int num_members, std::uint64_t bytes, std::uint64_t block_bytes,
+                         const Network& network) {
+  if (num_members < 2) return 0;
+  const double hops = ceil_log2(num_members);
+  const double block_us = static_cast<double>(std::min(bytes, block_bytes)) / network.rate * 1e6;
+  return static_cast<double>(bytes) / network.rate * 1e6 + (hops - 1) * block_us +
+         hops * (network.latency_us + network.jitter_us / 2);
+}
 
 Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t bytes,
                    std::uint64_t block_bytes, const Racks& racks, const Network& network) {
   const auto num_blocks = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(1, (bytes + block_bytes - 1) / block_bytes));
-  const Shape shape{num_members, num_blocks, &racks};
+  const double block_us = static_cast<double>(block_bytes) / network.rate * 1e6;
+  const Shape shape{num_members, num_blocks, &racks,
+                    network.lanes > 0
+                        ? network.lanes
+                        : choose_lanes(num_members, num_blocks,
+                                       (network.latency_us + network.jitter_us) / block_us)};
   const std::uint64_t num_steps = algorithm.num_steps(shape);
   std::vector<Member> members(static_cast<std::size_t>(num_members));
   std::vector<double> in_free_us(members.size(), 0);
@@ -56,17 +73,27 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
       if (!member.move) ++member.step;
     }
     if (!member.move) return;
-    const double here = member.here_us[member.move.block];
-    member.is_waiting = here == kNever;
-    if (!member.is_waiting) queue.push({std::max(here, member.free_us), rank});
+    const Member& to = members[static_cast<std::size_t>(member.move.peer)];
+    const double can = std::max(member.here_us[member.move.block], to.credit_us[member.move.block]);
+    member.is_waiting = can == kNever;
+    if (!member.is_waiting) queue.push({std::max(can, member.free_us), member.step, rank});
   };
+  const auto latency_us = [&] {
+    return network.latency_us + (network.jitter_us > 0 ? network.jitter_us * uniform(random) : 0);
+  };
+  const bool has_credit = uses_credit(algorithm, shape);
 
   for (int rank = 0; rank < num_members; ++rank) {
     Member& member = members[static_cast<std::size_t>(rank)];
     member.here_us.assign(num_blocks, rank == 0 ? 0 : kNever);
     member.num_missing = rank == 0 ? 0 : num_blocks;
-    look(rank);
+    member.credit_us.assign(num_blocks, has_credit ? kNever : 0);
+    if (!has_credit) continue;
+    member.receipts = Receipts(algorithm, shape, rank);
+    for (int i = 0; i < credit_window(shape); ++i)
+      if (const Move move = member.receipts.next()) member.credit_us[move.block] = 0;
   }
+  for (int rank = 0; rank < num_members; ++rank) look(rank);
   while (!queue.empty()) {
     const Ready ready = queue.top();
     queue.pop();
@@ -98,13 +125,18 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
     pass(in_free_us[static_cast<std::size_t>(move.peer)], rate_of(move.peer));
     // A block that waits for a link blocks its sender, which has little in flight at a time.
     from.free_us = std::max(sent, end);
-    to.here_us[move.block] = end + network.latency_us;
-    if (--to.num_missing == 0)
-      result.done_us[static_cast<std::size_t>(move.peer)] = end + network.latency_us;
+    const double here_us = end + latency_us();
+    to.here_us[move.block] = here_us;
+    if (--to.num_missing == 0) result.done_us[static_cast<std::size_t>(move.peer)] = here_us;
     from.move = {};
     ++from.step;
     look(ready.member);
     if (to.is_waiting && to.move.block == move.block) look(move.peer);
+    if (const Move next = has_credit ? to.receipts.next() : Move{}) {
+      to.credit_us[next.block] = here_us + latency_us();
+      const Member& sender = members[static_cast<std::size_t>(next.peer)];
+      if (sender.is_waiting && sender.move == Move{move.peer, next.block}) look(next.peer);
+    }
   }
   if (num_members > 1) {
     result.last_us = *std::max_element(result.done_us.begin() + 1, result.done_us.end());

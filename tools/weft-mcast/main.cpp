@@ -95,6 +95,14 @@ int main(int argc, char** argv) {
   command
       .option("--delay-probability", options.network.delay_probability, "share of delayed blocks")
       .range_real(0.0, 1.0);
+  command
+      .option("--jitter-us", options.network.jitter_us,
+              "most that a block's latency is longer, at random (0)")
+      .not_negative();
+  command
+      .option("--lanes", options.network.lanes,
+              "pipelines of `pipeline` that take turns (chosen by the latency)")
+      .range(0, 1000);
   command.option("--seed", options.network.seed, "seed of the delays");
   command.option("--slow-member", options.network.slow_member, "member with a slower link")
       .not_negative();

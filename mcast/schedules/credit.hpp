@@ -1,0 +1,39 @@
+#pragma once
+// Credit: a block is sent only once its receiver is ready for it, so that senders take turns at a
+// receiver's link in the order of the schedule, however late any of them is. Two that send at once
+// would each be held up there and hold up their next receivers, for the rest of the message.
+//
+// A receiver is ready for its first credit_window() blocks from the beginning, and for one more
+// with every block that comes. Threads: any. Callers: mcast/ alone.
+#include "mcast/schedules/schedule.hpp"
+
+namespace weft::mcast {
+
+// Whether receivers give credit: where each has one sender they need not.
+bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept;
+
+// The blocks that a receiver is ready for at a time: one comes while the credit for the next one is
+// under way. With lanes as many as these: a sender that runs ahead of the schedule by no more than
+// that meets nobody who is on time.
+int credit_window(const Shape& shape) noexcept;
+
+// The receipts of a member, in the order of the schedule.
+class Receipts {
+ public:
+  Receipts() = default;
+  Receipts(const Algorithm& algorithm, const Shape& shape, int member)
+      : algorithm_(&algorithm), shape_(shape), member_(member) {}
+  // Nothing: there are no more.
+  Move next();
+
+ private:
+  const Algorithm* algorithm_ = nullptr;
+  Shape shape_;
+  int member_ = 0;
+  std::uint64_t step_ = 0;
+};
+
+// The blocks from `from` among the first credit_window() that `to` receives.
+std::uint32_t first_credit(const Algorithm& algorithm, const Shape& shape, int from, int to);
+
+}  // namespace weft::mcast

@@ -49,11 +49,13 @@ Turn pipeline_turn(const Shape& shape, int member, std::uint64_t step) {
 
 const Algorithm kBinomialPipeline{"pipeline", pipeline_steps, pipeline_turn, false, true};
 
-int choose_lanes(int num_members, std::uint32_t num_blocks, double latency) noexcept {
-  // A block comes and the credit for a later one goes back within the steps of all lanes.
-  const double enough = std::ceil(1 + 2 * std::min(latency, 1000.0));
+int choose_lanes(int num_members, std::uint32_t num_blocks, double latency,
+                 double jitter) noexcept {
+  // A block comes, and the credit for the one that many later goes back, within the steps of all
+  // lanes, with one step to spare; see credit.hpp.
+  const double enough = std::floor(2 + 2 * std::min(latency, 1000.0) + 1e-9);
   // Both in steps. One lane loses 3/4 of the latency in each of them, as simulations show.
-  const double lost_by_one = 0.75 * latency * num_blocks;
+  const double lost_by_one = 0.75 * (latency + jitter) * num_blocks;
   const double lost_by_lanes = (enough - 1) * (ceil_log2(num_members) - 1);
   return lost_by_lanes < lost_by_one ? static_cast<int>(enough) : 1;
 }

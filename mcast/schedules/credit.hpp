@@ -12,9 +12,10 @@ namespace weft::mcast {
 // Whether receivers give credit: where each has one sender they need not.
 bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept;
 
-// The blocks that a receiver is ready for at a time: one comes while the credit for the next one is
-// under way. With lanes as many as these: a sender that runs ahead of the schedule by no more than
-// that meets nobody who is on time.
+// The blocks that a receiver is ready for at a time: one comes, and the next one's sender has the
+// credit already. Where a block's latency and the credit's way back take longer than a block, lanes
+// are more (choose_lanes) and so are these, which are under way. One more would already let senders
+// meet.
 int credit_window(const Shape& shape) noexcept;
 
 // The receipts of a member, in the order of the schedule.

@@ -89,9 +89,9 @@ const Algorithm* find_algorithm(std::string_view name) noexcept;
 // The least d with 2^d >= n; n > 0.
 int ceil_log2(int n) noexcept;
 
-// The lanes with which the binomial pipeline ends first where a block can be used `latency` times
-// of a block after its last byte was sent.
-int choose_lanes(int num_members, std::uint32_t num_blocks, double latency) noexcept;
+// The lanes with which the binomial pipeline ends first. In times of a block: a block can be used
+// `latency` after its last byte was sent, or later by up to `jitter`.
+int choose_lanes(int num_members, std::uint32_t num_blocks, double latency, double jitter) noexcept;
 
 // The members that `member` exchanges blocks with, for any number of blocks, in order of rank.
 std::vector<int> neighbors(const Algorithm& algorithm, const Racks& racks, int num_members,

@@ -50,8 +50,8 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
   const Shape shape{num_members, num_blocks, &racks,
                     network.lanes > 0
                         ? network.lanes
-                        : choose_lanes(num_members, num_blocks,
-                                       (network.latency_us + network.jitter_us) / block_us)};
+                        : choose_lanes(num_members, num_blocks, network.latency_us / block_us,
+                                       network.jitter_us / block_us)};
   const std::uint64_t num_steps = algorithm.num_steps(shape);
   std::vector<Member> members(static_cast<std::size_t>(num_members));
   std::vector<double> in_free_us(members.size(), 0);

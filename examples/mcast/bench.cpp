@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
                          "Times one-to-many transfers by every algorithm, as ranks of a job.");
   app.option("--algorithms", options.algorithms).separated_by_commas();
   app.option("--bytes", options.bytes, "of a message").separated_by_commas();
-  app.option("--block-bytes", options.block_bytes, "of a block (1 MiB)").separated_by_commas();
+  app.option("--block-bytes", options.block_bytes, "of a block (0: chosen)").separated_by_commas();
   app.option("--blocks", options.blocks, "cut every message into so many");
   app.option("--iterations", options.iterations, "at least (5)");
   app.option("--ms", options.ms, "that the transfers of a case take together at least (300)");
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   app.flag("--check", options.checks, "compare every byte");
   app.flag("--delivery-all", options.delivery_all);
   if (const auto status = app.parse(argc, argv)) return *status;
-  if (options.block_bytes.empty()) options.block_bytes = {1 << 20};
+  if (options.block_bytes.empty()) options.block_bytes = {0};
 
   try {
     weft::transport::Job job;

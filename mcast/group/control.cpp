@@ -48,6 +48,8 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       });
     case Kind::ready:
       return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
+    case Kind::credit:
+      return with(CreditMessage{}, [&](auto& m) { on_credit(*neighbor, m); });
     case Kind::taken:
       return with(CountMessage{}, [&](auto& m) {
         neighbor->num_taken = m.count;

@@ -45,8 +45,8 @@ const Algorithm& checked_algorithm(const GroupSettings& settings) {
     wrong(fmt::format("there is no member {} in a group of {}", settings.self, size));
   if (std::set(settings.members.begin(), settings.members.end()).size() != settings.members.size())
     wrong("a member is in the list of a group twice");
-  if (settings.block_bytes == 0 || settings.block_bytes > (std::size_t{1} << 30))
-    wrong("blocks of a group have 1 byte to 1 GiB");
+  if (settings.block_bytes > (std::size_t{1} << 30))
+    wrong(fmt::format("blocks of a group have at most 1 GiB, not {} bytes", settings.block_bytes));
   if (settings.small_bytes > kMaxSmallBytes)
     wrong(fmt::format("small messages of a group have at most {} bytes", kMaxSmallBytes));
   if (!settings.racks.empty() && settings.racks.size() != settings.members.size())

@@ -5,14 +5,15 @@
 // Control messages use a binomial tree of members, data the edges of the schedule; the other ends
 // of both are neighbors, about 2 log2 n. A message is announced down the tree; receivers send their
 // buffers to the members that will send to them; every member puts its blocks in the order of the
-// schedule, each as soon as it has arrived and the buffer is known. Failures go to all neighbors.
+// schedule, each as soon as it has arrived, the buffer is known, and its receiver has given credit
+// for it. Failures go to all neighbors.
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "mcast/group/multicast_impl.hpp"
-#include "mcast/schedules/schedule.hpp"
+#include "mcast/schedules/credit.hpp"
 
 namespace weft::mcast {
 
@@ -66,15 +67,25 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::uint64_t num_have = 0;   // messages that its whole subtree has
     std::uint64_t num_taken = 0;  // messages that it has completed, as last reported
     std::map<std::uint64_t, Buffer> buffers = {};
+    std::map<std::uint64_t, std::uint64_t> credits = {};  // that it gives, by message
     std::deque<std::pair<MemoryKey, std::shared_ptr<PeerMemory>>> memories = {};  // used last
+  };
+  // Blocks between this member and a neighbor in one message.
+  struct Edge {
+    std::optional<std::uint32_t> first_credit;  // that this member has
+    std::uint64_t num_sent = 0, num_given = 0;  // given: credits to the neighbor
   };
   struct Message {
     std::uint64_t sequence = 0, bytes = 0;
     std::byte* data = nullptr;
     bool has_buffer = false, is_registered_here = false, is_small = false;
     std::vector<std::byte> small;  // until the buffer is known
+    std::uint64_t block_bytes = 0;
     std::uint32_t num_blocks = 0, num_received = 0;
     std::vector<bool> received;
+    bool uses_credit = false;
+    Receipts receipts;        // the next one gets credit
+    std::vector<Edge> edges;  // by neighbor; empty without credit
     // The next bytes to send: the block of `step`, of which `sent` bytes are posted.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
@@ -133,6 +144,8 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void note_closed();
 
   // transfer.cpp
+  std::uint64_t block_bytes_of(std::uint64_t bytes) const;
+  bool has_few_blocks(std::uint64_t bytes) const;
   Message& add_message(std::uint64_t sequence, std::uint64_t bytes);
   Message* message_of(std::uint64_t sequence);
   void start_queued();
@@ -143,6 +156,10 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                   const MemoryKey& key);
   void on_ready(Neighbor& neighbor, const ReadyMessage& message);
+  void on_credit(Neighbor& neighbor, const CreditMessage& message);
+  void give_credit(Message& message);
+  bool has_credit(Message& message, const Neighbor& neighbor);
+  Edge& edge(Message& message, const Neighbor& neighbor);
   bool reap();
   bool pump(std::size_t& budget);
   bool complete_some();

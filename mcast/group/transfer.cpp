@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "mcast/group/group_impl.hpp"
@@ -24,18 +25,43 @@ constexpr std::size_t kMaxPosted = 32;      // receive buffers
 constexpr std::size_t kMaxArrivals = 4096;  // messages announced out of order
 constexpr std::size_t kMaxEarlyBlocks = 1 << 20;
 constexpr std::size_t kMaxMemories = 4;  // cached mappings per neighbor
+constexpr std::size_t kMaxCredits = kMaxPosted + kMaxBegun + kSmallWindow;  // messages with credit
+// Blocks that are chosen here: a message has some hundred, so that the steps before the last member
+// receives at full rate are few among all, unless they would be so small that work for each counts.
+constexpr std::uint64_t kChosenBlocks = 256, kLeastBlock = 64 << 10, kMostBlock = 1 << 20;
+// What messages between members and their threads take, in times of a block: networks with another
+// latency take blocks of another size.
+constexpr double kAssumedLatency = 0.05;
 
 }  // namespace
+
+std::uint64_t GroupImpl::block_bytes_of(std::uint64_t bytes) const {
+  if (settings_.block_bytes > 0) return settings_.block_bytes;
+  return std::clamp(std::bit_ceil(std::min(bytes, kChosenBlocks * kMostBlock) / kChosenBlocks),
+                    kLeastBlock, kMostBlock);
+}
+
+bool GroupImpl::has_few_blocks(std::uint64_t bytes) const {
+  return bytes / block_bytes_of(bytes) < std::numeric_limits<std::uint32_t>::max();
+}
 
 GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t bytes) {
   messages_.push_back(std::make_unique<Message>());
   Message& message = *messages_.back();
   message.sequence = sequence;
   message.bytes = bytes;
+  message.block_bytes = block_bytes_of(bytes);
   message.num_blocks =
-      static_cast<std::uint32_t>((bytes + settings_.block_bytes - 1) / settings_.block_bytes);
-  message.shape = {size(), message.num_blocks, &racks_};
+      static_cast<std::uint32_t>((bytes + message.block_bytes - 1) / message.block_bytes);
+  message.shape = {size(), message.num_blocks, &racks_,
+                   choose_lanes(size(), message.num_blocks, kAssumedLatency, 0)};
   message.num_steps = message.num_blocks == 0 ? 0 : algorithm_->num_steps(message.shape);
+  message.uses_credit = message.num_steps > 0 && uses_credit(*algorithm_, message.shape);
+  if (message.uses_credit) {
+    message.edges.resize(neighbors_.size());
+    message.receipts = Receipts(*algorithm_, message.shape, settings_.self);
+    for (int i = 0; i < credit_window(message.shape); ++i) message.receipts.next();
+  }
   num_begun_ = sequence + 1;
   return message;
 }
@@ -54,8 +80,7 @@ Status GroupImpl::send(const void* data, std::uint64_t bytes) {
   if (!is_root()) return {Code::bad_argument, "only the first member of a group sends"};
   if (num_in_all_) return {Code::bad_argument, "the group is closed"};
   if (data == nullptr && bytes > 0) return {Code::bad_argument, "the message has no data"};
-  if (bytes / settings_.block_bytes >= std::numeric_limits<std::uint32_t>::max())
-    return {Code::bad_argument, "the message has more than 2^32 blocks"};
+  if (!has_few_blocks(bytes)) return {Code::bad_argument, "the message has more than 2^32 blocks"};
   queued_.push_back({static_cast<const std::byte*>(data), bytes});
   ++num_sent_;
   multicast_.make_active(*this);
@@ -101,9 +126,8 @@ void GroupImpl::start_queued() {
 
 void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
   if (is_over()) return;
-  const bool makes_sense =
-      sequence >= num_begun_ && !arrivals_.contains(sequence) && arrivals_.size() < kMaxArrivals &&
-      arrival.bytes / settings_.block_bytes < std::numeric_limits<std::uint32_t>::max();
+  const bool makes_sense = sequence >= num_begun_ && !arrivals_.contains(sequence) &&
+                           arrivals_.size() < kMaxArrivals && has_few_blocks(arrival.bytes);
   if (!makes_sense)
     return fail(Code::corrupt, 0, fmt::format("message {} arrived out of order", sequence));
   arrivals_.emplace(sequence, std::move(arrival));
@@ -220,6 +244,43 @@ void GroupImpl::on_ready(Neighbor& neighbor, const ReadyMessage& message) {
   multicast_.make_active(*this);
 }
 
+GroupImpl::Edge& GroupImpl::edge(Message& message, const Neighbor& neighbor) {
+  return message.edges[static_cast<std::size_t>(&neighbor - neighbors_.data())];
+}
+
+// At a receiver: one more block has come, so it is ready for one more.
+void GroupImpl::give_credit(Message& message) {
+  if (!message.uses_credit) return;
+  const Move next = message.receipts.next();
+  if (!next) return;
+  Neighbor& sender = *find(next.peer);
+  const std::uint64_t count = ++edge(message, sender).num_given;
+  send_to(sender, CreditMessage{{.kind = Kind::credit}, message.sequence, count});
+}
+
+void GroupImpl::on_credit(Neighbor& neighbor, const CreditMessage& message) {
+  // A message is complete here once all of its blocks are sent, each with its credit. The receiver
+  // may have begun a message that is not announced here yet.
+  const bool makes_sense =
+      algorithm_->has_meetings && message.sequence >= num_completed_ &&
+      (neighbor.credits.contains(message.sequence) || neighbor.credits.size() < kMaxCredits);
+  if (!makes_sense || message.count != neighbor.credits[message.sequence] + 1)
+    return fail(Code::corrupt, neighbor.rank,
+                fmt::format("{} gives credit {} of message {}, which is not expected",
+                            name(neighbor.rank), message.count, message.sequence));
+  neighbor.credits[message.sequence] = message.count;
+  multicast_.make_active(*this);
+}
+
+bool GroupImpl::has_credit(Message& message, const Neighbor& neighbor) {
+  if (!message.uses_credit) return true;
+  Edge& to = edge(message, neighbor);
+  if (!to.first_credit)
+    to.first_credit = first_credit(*algorithm_, message.shape, settings_.self, neighbor.rank);
+  const auto more = neighbor.credits.find(message.sequence);
+  return to.num_sent < *to.first_credit + (more == neighbor.credits.end() ? 0 : more->second);
+}
+
 void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   const Neighbor* neighbor = find(connection);
   if (neighbor == nullptr || is_over()) return;
@@ -244,6 +305,7 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
                             name(neighbor->rank), tag.block, sequence));
   message->received[tag.block] = true;
   ++message->num_received;
+  give_credit(*message);
   multicast_.make_active(*this);
 }
 
@@ -312,16 +374,15 @@ bool GroupImpl::pump(std::size_t& budget) {
       return any;
     Neighbor& neighbor = *find(message.move.peer);
     const auto buffer = neighbor.buffers.find(message.sequence);
-    if (buffer == neighbor.buffers.end()) return any;
+    if (buffer == neighbor.buffers.end() || !has_credit(message, neighbor)) return any;
     if (buffer->second.bytes < message.bytes) {
       fail(Code::truncated, neighbor.rank,
            fmt::format("{} has {} bytes for a message of {} bytes", name(neighbor.rank),
                        buffer->second.bytes, message.bytes));
       return true;
     }
-    const std::uint64_t start = std::uint64_t{block} * settings_.block_bytes;
-    const std::uint64_t length =
-        std::min<std::uint64_t>(settings_.block_bytes, message.bytes - start);
+    const std::uint64_t start = block * message.block_bytes;
+    const std::uint64_t length = std::min(message.block_bytes, message.bytes - start);
     const std::size_t part = std::min<std::uint64_t>(kPartBytes, length - message.sent);
     std::unique_ptr<Put> put;
     if (free_puts_.empty()) {
@@ -345,6 +406,7 @@ bool GroupImpl::pump(std::size_t& budget) {
           *buffer->second.memory, at, message.data + at, part,
           to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence), block}),
           operation);
+      if (message.uses_credit) ++edge(message, neighbor).num_sent;
       message.sent = 0;
       message.move = {};
       ++message.step;
@@ -379,7 +441,10 @@ bool GroupImpl::complete_some() {
     any = true;
     ++num_completed_;
     if (message->is_registered_here) deregister(message->data);
-    for (Neighbor& neighbor : neighbors_) neighbor.buffers.erase(message->sequence);
+    for (Neighbor& neighbor : neighbors_) {
+      neighbor.buffers.erase(message->sequence);
+      neighbor.credits.erase(message->sequence);
+    }
     call_user([this, data = message->data, bytes = message->bytes] {
       if (events_.on_complete) events_.on_complete(data, bytes);
       std::lock_guard guard(multicast_.lock());

@@ -1,5 +1,5 @@
 #pragma once
-// The messages between members of groups, over Nodes, version 1: one struct a message,
+// The messages between members of groups, over Nodes, version 2: one struct a message,
 // each beginning with the head. docs/design/wire.md has the page. Bytes are copied before they are
 // checked.
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace weft::mcast {
 
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kMaxTextBytes = 1024;
 
 enum class Kind : std::uint16_t {
@@ -30,6 +30,7 @@ enum class Kind : std::uint16_t {
   has_all,   // to the parent: the whole subtree has delivered all messages
   closed,    // to neighbors
   failed,    // to neighbors; text: why
+  credit,    // to the member that sends: ready for one more block
 };
 
 struct Head {
@@ -61,12 +62,17 @@ struct ReadyMessage : Head {
   std::uint64_t sequence, bytes;
   MemoryKey key;
 };
+struct CreditMessage : Head {
+  // The blocks of the message that the neighbor may send beyond its first credit, in the order of
+  // the schedule: one more than in the credit before.
+  std::uint64_t sequence, count;
+};
 struct FailedMessage : Head {
   std::uint32_t code;
   std::int32_t who;  // rank of the failed member; -1: none
 };
 static_assert(sizeof(HelloMessage) == 112 && sizeof(ReadyMessage) == 72 &&
-              sizeof(FailedMessage) == 32);
+              sizeof(CreditMessage) == 40 && sizeof(FailedMessage) == 32);
 
 template <class Message>
 bool read_message(std::span<const std::byte> bytes, Message& message,

@@ -28,10 +28,9 @@ Lane make_lane(const Shape& shape, std::uint32_t number) {
 
 std::uint64_t pipeline_steps(const Shape& shape) {
   if (shape.num_members < 2) return 0;
-  // The lanes with one block more come first.
+  // The last block's lane ends last.
   const std::uint32_t lanes = num_lanes(shape), last = (shape.num_blocks - 1) % lanes;
-  return (make_lane(shape, last).num_steps() - 1) * lanes +
-         std::max(last, (last + lanes - 1) % lanes) + 1;
+  return (make_lane(shape, last).num_steps() - 1) * lanes + last + 1;
 }
 
 Turn pipeline_turn(const Shape& shape, int member, std::uint64_t step) {

@@ -233,7 +233,6 @@ TEST_CASE("a member that does not come is named, and one that is no member is re
   CHECK(refused([](GroupSettings& s) { s.self = 4; }));
   CHECK(refused([](GroupSettings& s) { s.members.clear(); }));
   CHECK(refused([](GroupSettings& s) { s.members[1] = s.members[0]; }));
-  CHECK(refused([](GroupSettings& s) { s.block_bytes = 0; }));
   CHECK(refused([](GroupSettings& s) { s.algorithm = "magic"; }));
   CHECK(refused([](GroupSettings& s) { s.racks = {1}; }));
   CHECK(refused([](GroupSettings& s) { s.small_bytes = 20'000; }));

@@ -92,7 +92,8 @@ struct GroupSettings {
   // them; the first is the root. Without members and ranks: all ranks. Hosts are the racks, if none
   // are given.
   std::vector<int> ranks = {};
-  std::size_t block_bytes = 1 << 20;
+  // Bytes of a block, up to 1 GiB; 0: chosen for each message, 64 KiB to 1 MiB, by its size.
+  std::size_t block_bytes = 0;
   // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.
   std::string algorithm = "pipeline";
   std::vector<int> racks = {};  // of each member, any numbers; empty: all in one

@@ -84,8 +84,10 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::uint32_t num_blocks = 0, num_received = 0;
     std::vector<bool> received;
     bool uses_credit = false;
-    Receipts receipts;        // the next one gets credit
-    std::vector<Edge> edges;  // by neighbor; empty without credit
+    bool has_early_credit = false;  // given when a block is nearly here
+    std::vector<bool> nearly_here;  // by block; empty without early credit
+    Receipts receipts;              // the next one gets credit
+    std::vector<Edge> edges;        // by neighbor; empty without credit
     // The next bytes to send: the block of `step`, of which `sent` bytes are posted.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
@@ -146,6 +148,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   // transfer.cpp
   std::uint64_t block_bytes_of(std::uint64_t bytes) const;
   bool has_few_blocks(std::uint64_t bytes) const;
+  void prepare_credit(Message& message);
   Message& add_message(std::uint64_t sequence, std::uint64_t bytes);
   Message* message_of(std::uint64_t sequence);
   void start_queued();

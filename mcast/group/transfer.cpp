@@ -16,6 +16,12 @@ namespace {
 // network's bandwidth-delay product, and so little that blocks still leave one after the other.
 constexpr std::size_t kPartBytes = 64 << 10;
 constexpr std::size_t kWindowBytes = 256 << 10;
+// Credit (schedules/credit.hpp). A receiver gives the one for the next block when so much of a
+// block is still to come: two senders then share its link for a moment only, and the credit's way,
+// which may queue behind blocks, is no gap. Where blocks are small, parts of them are not told, and
+// the credits reach so far beyond the block that comes.
+constexpr std::uint64_t kLeadBytes = 128 << 10;
+constexpr std::uint64_t kAheadBytes = 256 << 10;
 // The bytes that one group posts before the next group is served.
 constexpr std::size_t kBudgetBytes = 4 << 20;
 constexpr std::size_t kMaxBegun = 2;        // long messages at the root at a time
@@ -26,12 +32,10 @@ constexpr std::size_t kMaxArrivals = 4096;  // messages announced out of order
 constexpr std::size_t kMaxEarlyBlocks = 1 << 20;
 constexpr std::size_t kMaxMemories = 4;  // cached mappings per neighbor
 constexpr std::size_t kMaxCredits = kMaxPosted + kMaxBegun + kSmallWindow;  // messages with credit
-// Blocks that are chosen here: a message has some hundred, so that the steps before the last member
-// receives at full rate are few among all, unless they would be so small that work for each counts.
-constexpr std::uint64_t kChosenBlocks = 256, kLeastBlock = 64 << 10, kMostBlock = 1 << 20;
-// What messages between members and their threads take, in times of a block: networks with another
-// latency take blocks of another size.
-constexpr double kAssumedLatency = 0.05;
+// Blocks whose size is chosen: a message has some hundred, so that the steps before all members
+// receive at full rate are few among all, and each takes some milliseconds of a slow network, so
+// that work and waking for each are little.
+constexpr std::uint64_t kChosenBlocks = 128, kLeastBlock = 64 << 10, kMostBlock = 256 << 10;
 
 }  // namespace
 
@@ -42,7 +46,7 @@ std::uint64_t GroupImpl::block_bytes_of(std::uint64_t bytes) const {
 }
 
 bool GroupImpl::has_few_blocks(std::uint64_t bytes) const {
-  return bytes / block_bytes_of(bytes) < std::numeric_limits<std::uint32_t>::max();
+  return bytes / block_bytes_of(bytes) < kNearlyHere;
 }
 
 GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t bytes) {
@@ -53,17 +57,23 @@ GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t
   message.block_bytes = block_bytes_of(bytes);
   message.num_blocks =
       static_cast<std::uint32_t>((bytes + message.block_bytes - 1) / message.block_bytes);
-  message.shape = {size(), message.num_blocks, &racks_,
-                   choose_lanes(size(), message.num_blocks, kAssumedLatency, 0)};
+  message.shape = {size(), message.num_blocks, &racks_};
   message.num_steps = message.num_blocks == 0 ? 0 : algorithm_->num_steps(message.shape);
-  message.uses_credit = message.num_steps > 0 && uses_credit(*algorithm_, message.shape);
-  if (message.uses_credit) {
-    message.edges.resize(neighbors_.size());
-    message.receipts = Receipts(*algorithm_, message.shape, settings_.self);
-    for (int i = 0; i < credit_window(message.shape); ++i) message.receipts.next();
-  }
+  prepare_credit(message);
   num_begun_ = sequence + 1;
   return message;
+}
+
+void GroupImpl::prepare_credit(Message& message) {
+  const std::uint64_t window = 1 + kAheadBytes / message.block_bytes;
+  message.uses_credit = uses_credit(*algorithm_, message.shape) && window < message.num_blocks;
+  if (!message.uses_credit) return;
+  message.shape.window = static_cast<int>(window);
+  message.has_early_credit = window == 1;
+  if (message.has_early_credit) message.nearly_here.assign(message.num_blocks, false);
+  message.edges.resize(neighbors_.size());
+  message.receipts = Receipts(*algorithm_, message.shape, settings_.self);
+  for (std::uint64_t i = 0; i < window; ++i) message.receipts.next();
 }
 
 GroupImpl::Message* GroupImpl::message_of(std::uint64_t sequence) {
@@ -80,7 +90,7 @@ Status GroupImpl::send(const void* data, std::uint64_t bytes) {
   if (!is_root()) return {Code::bad_argument, "only the first member of a group sends"};
   if (num_in_all_) return {Code::bad_argument, "the group is closed"};
   if (data == nullptr && bytes > 0) return {Code::bad_argument, "the message has no data"};
-  if (!has_few_blocks(bytes)) return {Code::bad_argument, "the message has more than 2^32 blocks"};
+  if (!has_few_blocks(bytes)) return {Code::bad_argument, "the message has more than 2^31 blocks"};
   queued_.push_back({static_cast<const std::byte*>(data), bytes});
   ++num_sent_;
   multicast_.make_active(*this);
@@ -248,7 +258,7 @@ GroupImpl::Edge& GroupImpl::edge(Message& message, const Neighbor& neighbor) {
   return message.edges[static_cast<std::size_t>(&neighbor - neighbors_.data())];
 }
 
-// At a receiver: one more block has come, so it is ready for one more.
+// At a receiver: one more block is here or nearly, so it is ready for one more.
 void GroupImpl::give_credit(Message& message) {
   if (!message.uses_credit) return;
   const Move next = message.receipts.next();
@@ -284,6 +294,8 @@ bool GroupImpl::has_credit(Message& message, const Neighbor& neighbor) {
 void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   const Neighbor* neighbor = find(connection);
   if (neighbor == nullptr || is_over()) return;
+  const bool is_nearly = (tag.block & kNearlyHere) != 0;
+  const std::uint32_t block = tag.block & ~kNearlyHere;
   // A tag has only the lower half of the message's number.
   const std::uint64_t sequence =
       num_completed_ +
@@ -299,13 +311,19 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
     return;
   }
   if (message == nullptr || is_root() || message->is_small || !message->has_buffer ||
-      tag.block >= message->num_blocks || message->received[tag.block])
+      block >= message->num_blocks ||
+      (is_nearly ? !message->has_early_credit || message->nearly_here[block]
+                 : message->received[block]))
     return fail(Code::corrupt, neighbor->rank,
                 fmt::format("{} sends block {} of message {}, which is not expected",
-                            name(neighbor->rank), tag.block, sequence));
-  message->received[tag.block] = true;
-  ++message->num_received;
-  give_credit(*message);
+                            name(neighbor->rank), block, sequence));
+  const bool has_credit = message->has_early_credit && message->nearly_here[block];
+  if (message->has_early_credit) message->nearly_here[block] = true;
+  if (!is_nearly) {
+    message->received[block] = true;
+    ++message->num_received;
+  }
+  if (!has_credit) give_credit(*message);
   multicast_.make_active(*this);
 }
 
@@ -401,17 +419,23 @@ bool GroupImpl::pump(std::size_t& budget) {
     budget -= std::min(budget, part);
     Operation& operation = put->operation;
     puts_.push_back(std::move(put));
-    if (message.sent == length) {
+    const bool is_last = message.sent == length;
+    const bool is_nearly = message.has_early_credit && !is_last &&
+                           message.sent + kLeadBytes >= length &&
+                           message.sent + kLeadBytes < length + part;
+    if (is_last || is_nearly)
       multicast_.node().put_notify(
           *buffer->second.memory, at, message.data + at, part,
-          to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence), block}),
+          to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence),
+                  is_nearly ? block | kNearlyHere : block}),
           operation);
+    else
+      multicast_.node().put(*buffer->second.memory, at, message.data + at, part, operation);
+    if (is_last) {
       if (message.uses_credit) ++edge(message, neighbor).num_sent;
       message.sent = 0;
       message.move = {};
       ++message.step;
-    } else {
-      multicast_.node().put(*buffer->second.memory, at, message.data + at, part, operation);
     }
     any = true;
     if (operation.is_done()) reap();

@@ -92,8 +92,10 @@ inline bool is_sane(const FailedMessage& message, std::span<const std::byte> tex
 // The header of a block.
 struct BlockTag {
   std::uint64_t handle;
-  std::uint32_t sequence, block;  // the sequence's lower half
+  std::uint32_t sequence;  // its lower half
+  std::uint32_t block;     // with kNearlyHere: most of it has come, and the rest follows
 };
+inline constexpr std::uint32_t kNearlyHere = 1u << 31;
 static_assert(sizeof(BlockTag) == sizeof(NotifyTag));
 
 inline NotifyTag to_tag(const BlockTag& block) {

@@ -8,7 +8,7 @@ bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept {
   return algorithm.has_meetings && shape.num_members > 2;
 }
 
-int credit_window(const Shape& shape) noexcept { return std::max(2, shape.lanes); }
+int least_window(int lanes) noexcept { return std::max(2, lanes); }
 
 Move Receipts::next() {
   const std::uint64_t num_steps = algorithm_ == nullptr ? 0 : algorithm_->num_steps(shape_);
@@ -20,7 +20,7 @@ Move Receipts::next() {
 std::uint32_t first_credit(const Algorithm& algorithm, const Shape& shape, int from, int to) {
   Receipts receipts(algorithm, shape, to);
   std::uint32_t count = 0;
-  for (int i = 0; i < credit_window(shape); ++i) count += receipts.next().peer == from ? 1 : 0;
+  for (int i = 0; i < shape.window; ++i) count += receipts.next().peer == from ? 1 : 0;
   return count;
 }
 

@@ -3,8 +3,8 @@
 // receiver's link in the order of the schedule, however late any of them is. Two that send at once
 // would each be held up there and hold up their next receivers, for the rest of the message.
 //
-// A receiver is ready for its first credit_window() blocks from the beginning, and for one more
-// with every block that comes. Threads: any. Callers: mcast/ alone.
+// A receiver is ready for its first Shape::window blocks from the beginning, and for one more with
+// every block that comes. Threads: any. Callers: mcast/ alone.
 #include "mcast/schedules/schedule.hpp"
 
 namespace weft::mcast {
@@ -12,11 +12,10 @@ namespace weft::mcast {
 // Whether receivers give credit: where each has one sender they need not.
 bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept;
 
-// The blocks that a receiver is ready for at a time: one comes, and the next one's sender has the
-// credit already. Where a block's latency and the credit's way back take longer than a block, lanes
-// are more (choose_lanes) and so are these, which are under way. One more would already let senders
-// meet.
-int credit_window(const Shape& shape) noexcept;
+// The least window that keeps a receiver's link busy: one block comes, and the next one's sender
+// has the credit already. Where a block's latency and the credit's way back take longer than a
+// block, lanes are more (choose_lanes) and so is this. One more would already let senders meet.
+int least_window(int lanes) noexcept;
 
 // The receipts of a member, in the order of the schedule.
 class Receipts {
@@ -34,7 +33,7 @@ class Receipts {
   std::uint64_t step_ = 0;
 };
 
-// The blocks from `from` among the first credit_window() that `to` receives.
+// The blocks from `from` among the first Shape::window that `to` receives.
 std::uint32_t first_credit(const Algorithm& algorithm, const Shape& shape, int from, int to);
 
 }  // namespace weft::mcast

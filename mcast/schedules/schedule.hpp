@@ -64,6 +64,8 @@ struct Shape {
   const Racks* racks = nullptr;  // of the hybrid algorithms
   // Of the binomial pipeline: so many pipelines take turns, each with every lanes-th block.
   int lanes = 1;
+  // Blocks that a receiver is ready for at a time, where it gives credit (credit.hpp).
+  int window = 2;
 };
 
 struct Algorithm {

@@ -47,11 +47,11 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
   const auto num_blocks = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(1, (bytes + block_bytes - 1) / block_bytes));
   const double block_us = static_cast<double>(block_bytes) / network.rate * 1e6;
-  const Shape shape{num_members, num_blocks, &racks,
-                    network.lanes > 0
+  const int lanes = network.lanes > 0
                         ? network.lanes
                         : choose_lanes(num_members, num_blocks, network.latency_us / block_us,
-                                       network.jitter_us / block_us)};
+                                       network.jitter_us / block_us);
+  const Shape shape{num_members, num_blocks, &racks, lanes, least_window(lanes)};
   const std::uint64_t num_steps = algorithm.num_steps(shape);
   std::vector<Member> members(static_cast<std::size_t>(num_members));
   std::vector<double> in_free_us(members.size(), 0);
@@ -60,7 +60,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
   std::mt19937_64 random(network.seed);
   std::uniform_real_distribution<double> uniform(0, 1);
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> queue;
-  Simulated result{.done_us = std::vector<double>(members.size(), 0)};
+  Simulated result{.done_us = std::vector<double>(members.size(), 0), .lanes = lanes};
 
   const auto rate_of = [&](int member) {
     return network.rate / 1e6 * (member == network.slow_member ? network.slow_factor : 1);
@@ -90,7 +90,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
     member.credit_us.assign(num_blocks, has_credit ? kNever : 0);
     if (!has_credit) continue;
     member.receipts = Receipts(algorithm, shape, rank);
-    for (int i = 0; i < credit_window(shape); ++i)
+    for (int i = 0; i < shape.window; ++i)
       if (const Move move = member.receipts.next()) member.credit_us[move.block] = 0;
   }
   for (int rank = 0; rank < num_members; ++rank) look(rank);

@@ -32,6 +32,7 @@ struct Network {
 struct Simulated {
   double last_us = 0, first_us = 0;  // when the last and the first receiver had everything
   std::vector<double> done_us;       // by member
+  int lanes = 1;                     // of the binomial pipeline
 };
 
 // The least time that the binomial pipeline can take on these links (without racks, delays and slow

@@ -65,3 +65,45 @@ TEST_CASE("delays are the seed's, and put the end off") {
   network.delay_probability = 0;
   CHECK(time_us(kBinomialPipeline, 8, 64, network, racks) < once);
 }
+
+// The paper's steps: members slip by what a block's latency is, and take turns at a receiver all
+// the same. Blocks are many, because lanes cost up to 25 steps at their beginning and end.
+TEST_CASE("with latency and jitter the pipeline takes its steps, for every number of members") {
+  constexpr double kBlockUs = 1000;
+  constexpr std::uint32_t kBlocks = 1000;
+  struct Case {
+    double latency, jitter;  // in times of a block
+  };
+  for (const Case& item : {Case{0, 0.25},
+                           {0.05, 0},
+                           {0.25, 0.25},
+                           {0.5, 0.5},
+                           {0.9, 0},
+                           {1, 0.25},
+                           {1.5, 0.1},
+                           {2, 0.5}}) {
+    for (int members = 2; members <= 64; ++members) {
+      const Network network{.rate = 1e6,
+                            .latency_us = item.latency * kBlockUs,
+                            .jitter_us = item.jitter * kBlockUs,
+                            .seed = static_cast<std::uint64_t>(members)};
+      const std::uint64_t bytes = kBlocks * 1000ull;
+      const double took =
+          simulate(kBinomialPipeline, members, bytes, 1000, Racks({}, members), network).last_us;
+      INFO(members << " members, latency " << item.latency << ", jitter " << item.jitter);
+      CHECK(took <= 1.02 * pipeline_bound_us(members, bytes, 1000, network));
+    }
+  }
+}
+
+TEST_CASE("a latency far below a block's time costs the pipeline no step") {
+  for (int members = 2; members <= 64; ++members)
+    for (const double latency_us : {0.0, 0.1, 50.0}) {
+      const Network network{.rate = 1e7, .latency_us = latency_us};
+      const Racks racks({}, members);
+      INFO(members << " members, latency " << latency_us << " us");
+      const double took =
+          simulate(kBinomialPipeline, members, 64'000'000, 1'000'000, racks, network).last_us;
+      CHECK(took <= 1.001 * pipeline_bound_us(members, 64'000'000, 1'000'000, network));
+    }
+}

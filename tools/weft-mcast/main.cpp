@@ -28,8 +28,8 @@ int run(Options& options) {
   };
   if (options.bytes / options.block_bytes > 1'000'000)
     return refuse("more than 1000000 blocks: use larger --block-bytes");
-  fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14} {:>14} {:>10}\n", "algorithm", "members", "blocks",
-             "steps", "first done us", "last done us", "MB/s");
+  fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14} {:>14} {:>10} {:>6} {:>12}\n", "algorithm", "members",
+             "blocks", "steps", "first done us", "last done us", "MB/s", "lanes", "bound us");
   for (const int members : options.members)
     for (const std::string& name : options.algorithms) {
       const Algorithm* algorithm = find_algorithm(name);
@@ -51,10 +51,16 @@ int run(Options& options) {
           simulate(*algorithm, members, options.bytes, options.block_bytes, racks, options.network);
       const auto blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(
           1, (options.bytes + options.block_bytes - 1) / options.block_bytes));
-      fmt::print(
-          "{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f}\n", name, members, blocks,
-          algorithm->num_steps({members, blocks, &racks}), simulated.first_us, simulated.last_us,
-          simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0);
+      const bool is_pipeline = algorithm == &kBinomialPipeline;
+      fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f} {:>6} {:>12}\n", name,
+                 members, blocks, algorithm->num_steps({members, blocks, &racks}),
+                 simulated.first_us, simulated.last_us,
+                 simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0,
+                 is_pipeline ? fmt::format("{}", simulated.lanes) : "",
+                 is_pipeline ? fmt::format("{:.0f}",
+                                           pipeline_bound_us(members, options.bytes,
+                                                             options.block_bytes, options.network))
+                             : "");
     }
   return 0;
 }

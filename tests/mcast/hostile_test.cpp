@@ -89,7 +89,7 @@ TEST_CASE("a member that sends anything harms nobody") {
       struct Any : Head {
         std::uint64_t words[6];
       } message{};
-      message.kind = static_cast<Kind>(random() % 16);
+      message.kind = static_cast<Kind>(random() % 17);
       message.rank = random() % 4 == 0 ? static_cast<std::uint16_t>(random() % 4) : 2;
       message.group = 1;
       message.to = hostile.handle;
@@ -296,6 +296,98 @@ TEST_CASE("many greetings of one group that nobody joins") {
   pair.second.fail(pair.link, 3);
   pair.second.greet(pair.link, 3);  // answered: it has failed
   CHECK(pair.second.until([&] { return pair.second.num_failed == 2; }));
+}
+
+TEST_CASE("credit that cannot be right fails the group and names its member") {
+  Pair pair;
+  pair.begin(2);
+  const Peer link = pair.second.hear_hello(2);
+  pair.second.greet(link, 2);
+  pair.second.join(link);
+  pair.require_ready();
+  const auto give = [&](std::uint64_t sequence, std::uint64_t count) {
+    pair.second.say(
+        link,
+        CreditMessage{{.kind = Kind::credit, .rank = 1, .group = 2, .to = pair.second.hello.handle},
+                      sequence,
+                      count});
+  };
+  give(0, 1);
+  give(0, 2);
+  SECTION("two at once") { give(0, 4); }
+  SECTION("one again") { give(0, 2); }
+  SECTION("for more messages than there can be") {
+    for (std::uint64_t sequence = 1; sequence < 200; ++sequence) give(sequence << 40, 1);
+  }
+  REQUIRE(pair.second.until([&] { return pair.second.num_failed == 2; }));
+  const Status status = pair.group->close(30'000);
+  CHECK(status == Code::corrupt);
+  CHECK(status.text().find("member 1") != std::string::npos);
+}
+
+// In a group of three the third member gets the first block and is to pass it to the second one,
+// which gives it credit once the root's second block is nearly there.
+TEST_CASE("a member that ends between the credit for a block and the block is named") {
+  constexpr std::size_t kBytes = 4 << 20;
+  Team team(kWays[0], 2);
+  auto dying = std::make_unique<Hostile>();
+  team.addresses.push_back(dying->address);
+  void* memory = nullptr;
+  REQUIRE(dying->node.allocate(kBytes, memory).ok());
+  Peer peers[2];
+  std::uint64_t handles[2] = {};
+  bool has_credit = false;
+  const auto head = [&](Kind kind, int to) {
+    return Head{.kind = kind, .rank = 2, .group = 1, .to = handles[to]};
+  };
+  dying->node.on_message([&](const Peer& peer, std::span<const std::byte> bytes) {
+    Head got;
+    HelloMessage hello;
+    std::span<const std::byte> rest;
+    if (!read_message(bytes, got, rest) || got.rank > 1) return;
+    if (got.kind == Kind::hello && read_message(bytes, hello, rest)) {
+      peers[hello.rank] = peer;
+      handles[hello.rank] = hello.handle;
+      const int by = hello.rank;
+      hello.rank = 2;
+      hello.handle = 77;
+      dying->send(peer, hello);
+      if (by == 1) dying->send(peer, head(Kind::joined, 1));
+    }
+    if (got.kind == Kind::announce)
+      for (const int to : {0, 1}) {
+        MemoryKey key;
+        REQUIRE(dying->node.key(memory, kWrite, key).ok());
+        dying->send(peers[to], ReadyMessage{head(Kind::ready, to), 0, kBytes, key});
+      }
+    has_credit |= got.kind == Kind::credit;
+  });
+  Inbox inboxes[2];
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int rank = 0; rank < 2; ++rank)
+    groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank)],
+                                             team.settings(1, rank, "pipeline", 512 << 10),
+                                             inboxes[rank].events()));
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string& address = team.addresses[static_cast<std::size_t>(rank)];
+    if (address < dying->address) continue;
+    Peer peer;
+    REQUIRE(dying->node.connect(address, peer).ok());
+    dying->identify(peer);
+  }
+  const auto data = pattern(kBytes, 1);
+  REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+  const auto limit = std::chrono::steady_clock::now() + kDeadline;
+  while (!has_credit && std::chrono::steady_clock::now() < limit) dying->node.wait_some(10);
+  REQUIRE(has_credit);
+  for (Peer& peer : peers) peer = {};
+  dying.reset();
+  for (auto& group : groups) {
+    const Status status = group->close(30'000);
+    INFO(status.text());
+    CHECK(status == Code::peer_lost);
+    CHECK(status.text().find("member 2") != std::string::npos);
+  }
 }
 
 // Blocks find their group by its handle.

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "mcast/schedules/schedule.hpp"
+#include "mcast/schedules/credit.hpp"
 
 using namespace weft::mcast;
 
@@ -95,6 +95,41 @@ TEST_CASE("the pipeline takes blocks + ceil(log2 members) - 1 for every number o
   check_all(kBinomialPipeline, [](int n, std::uint32_t blocks) {
     return blocks + static_cast<std::uint64_t>(ceil_log2(n)) - 1;
   });
+}
+
+TEST_CASE("with lanes the pipeline takes each lane's beginning and end more") {
+  for (int members = 2; members <= 64; ++members)
+    for (const int lanes : {2, 3, 6})
+      for (const std::uint32_t blocks : {1u, 2u, 5u, 6u, 7u, 12u, 63u, 64u}) {
+        INFO(members << " members, " << lanes << " lanes, " << blocks << " blocks");
+        const Shape shape{members, blocks, nullptr, lanes};
+        const Played played = play(kBinomialPipeline, shape);
+        REQUIRE(played.wrong == "");
+        REQUIRE(kBinomialPipeline.num_steps(shape) == played.used);
+        const std::uint64_t used_lanes = std::min(static_cast<std::uint32_t>(lanes), blocks);
+        REQUIRE(played.used ==
+                blocks + used_lanes * (static_cast<std::uint64_t>(ceil_log2(members)) - 1));
+      }
+}
+
+TEST_CASE("receipts are those of the schedule, and the first of them have credit") {
+  const Shape shape{13, 40, nullptr};
+  for (int member = 1; member < 13; ++member) {
+    Receipts receipts(kBinomialPipeline, shape, member);
+    std::vector<Move> all;
+    while (const Move move = receipts.next()) all.push_back(move);
+    REQUIRE(all.size() == 40);
+    std::uint64_t place = 0;
+    for (std::uint64_t step = 0; step < kBinomialPipeline.num_steps(shape); ++step)
+      if (const Move move = kBinomialPipeline.turn(shape, member, step).receive)
+        REQUIRE(all[place++] == move);
+    for (int other = 0; other < 13; ++other)
+      CHECK(first_credit(kBinomialPipeline, shape, other, member) ==
+            (all[0].peer == other ? 1u : 0u) + (all[1].peer == other ? 1u : 0u));
+  }
+  CHECK_FALSE(uses_credit(kChain, shape));
+  CHECK_FALSE(uses_credit(kBinomialPipeline, {2, 40, nullptr}));
+  CHECK(uses_credit(kBinomialPipeline, shape));
 }
 
 TEST_CASE("the pipeline's members end at most one step apart, those of powers of two together") {

@@ -423,7 +423,7 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
   other.say(to, message);
   CHECK(other.expect_message(to, PeerKind::push_answer, 6).code ==
         static_cast<std::uint32_t>(Code::no_memory));
-  // A group that the store is not in, then one whose blocks have no bytes.
+  // A group that the store is not in, then one whose blocks are too long.
   for (const bool is_member : {false, true}) {
     message.kind = PeerKind::push;
     message.number = is_member ? 8 : 7;
@@ -435,7 +435,7 @@ TEST_CASE("a store believes nothing of a push that makes no sense") {
     CHECK(used_bytes(store) > before);
     message.kind = PeerKind::push_group;
     message.members = {{1, "a"}, {is_member ? ready.members[0].generation : 2, "b"}};
-    message.block_bytes = is_member ? 0 : 1;
+    message.block_bytes = is_member ? std::uint64_t{2} << 30 : 1;
     other.say(to, message);
     const std::uint32_t code = other.expect_message(to, PeerKind::push_end, message.number).code;
     CHECK(code == static_cast<std::uint32_t>(is_member ? Code::bad_argument : Code::corrupt));

@@ -70,18 +70,11 @@ TEST_CASE("delays are the seed's, and put the end off") {
 // the same. Blocks are many, because lanes cost up to 25 steps at their beginning and end.
 TEST_CASE("with latency and jitter the pipeline takes its steps, for every number of members") {
   constexpr double kBlockUs = 1000;
-  constexpr std::uint32_t kBlocks = 1000;
+  constexpr std::uint32_t kBlocks = 800;
   struct Case {
     double latency, jitter;  // in times of a block
   };
-  for (const Case& item : {Case{0, 0.25},
-                           {0.05, 0},
-                           {0.25, 0.25},
-                           {0.5, 0.5},
-                           {0.9, 0},
-                           {1, 0.25},
-                           {1.5, 0.1},
-                           {2, 0.5}}) {
+  for (const Case& item : {Case{0, 0.25}, {0.25, 0.25}, {0.5, 0.5}, {1, 0.25}, {2, 0.5}}) {
     for (int members = 2; members <= 64; ++members) {
       const Network network{.rate = 1e6,
                             .latency_us = item.latency * kBlockUs,

@@ -121,7 +121,8 @@ GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEven
       events_(std::move(events)),
       handle_(multicast.next_handle()),
       algorithm_(&checked_algorithm(settings_)),
-      racks_(settings_.racks, size()) {
+      racks_(settings_.racks, size()),
+      is_one_host_(!settings_.ranks.empty() && racks_.num_racks() == 1) {
   std::set<int> ranks;
   for (const int rank : mcast::neighbors(*algorithm_, racks_, size(), settings_.self))
     ranks.insert(rank);

@@ -174,6 +174,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   const std::uint64_t handle_;
   const Algorithm* algorithm_;
   const Racks racks_;
+  const bool is_one_host_;           // of a job: members share memory, and no link
   std::vector<Neighbor> neighbors_;  // by rank
   int parent_ = -1;
   bool uses_small_ = false;

@@ -36,11 +36,14 @@ constexpr std::size_t kMaxCredits = kMaxPosted + kMaxBegun + kSmallWindow;  // m
 // receive at full rate are few among all, and each takes some milliseconds of a slow network, so
 // that work and waking for each are little.
 constexpr std::uint64_t kChosenBlocks = 128, kLeastBlock = 64 << 10, kMostBlock = 256 << 10;
+// Within a host each block is a wakening, and costs more than the steps.
+constexpr std::uint64_t kHostBlock = 1 << 20;
 
 }  // namespace
 
 std::uint64_t GroupImpl::block_bytes_of(std::uint64_t bytes) const {
   if (settings_.block_bytes > 0) return settings_.block_bytes;
+  if (is_one_host_) return kHostBlock;
   return std::clamp(std::bit_ceil(std::min(bytes, kChosenBlocks * kMostBlock) / kChosenBlocks),
                     kLeastBlock, kMostBlock);
 }
@@ -66,7 +69,8 @@ GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t
 
 void GroupImpl::prepare_credit(Message& message) {
   const std::uint64_t window = 1 + kAheadBytes / message.block_bytes;
-  message.uses_credit = uses_credit(*algorithm_, message.shape) && window < message.num_blocks;
+  message.uses_credit =
+      !is_one_host_ && uses_credit(*algorithm_, message.shape) && window < message.num_blocks;
   if (!message.uses_credit) return;
   message.shape.window = static_cast<int>(window);
   message.has_early_credit = window == 1;

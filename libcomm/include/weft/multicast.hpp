@@ -92,7 +92,8 @@ struct GroupSettings {
   // them; the first is the root. Without members and ranks: all ranks. Hosts are the racks, if none
   // are given.
   std::vector<int> ranks = {};
-  // Bytes of a block, up to 1 GiB; 0: chosen for each message, 64 KiB to 1 MiB, by its size.
+  // Bytes of a block, up to 1 GiB; 0: chosen for each message, by its size 64 to 256 KiB, and 1 MiB
+  // among ranks of a job that are all in one rack, as those of one host are.
   std::size_t block_bytes = 0;
   // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.
   std::string algorithm = "pipeline";

@@ -52,15 +52,18 @@ int run(Options& options) {
       const auto blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(
           1, (options.bytes + options.block_bytes - 1) / options.block_bytes));
       const bool is_pipeline = algorithm == &kBinomialPipeline;
-      fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f} {:>6} {:>12}\n", name,
-                 members, blocks, algorithm->num_steps({members, blocks, &racks}),
-                 simulated.first_us, simulated.last_us,
-                 simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0,
-                 is_pipeline ? fmt::format("{}", simulated.lanes) : "",
-                 is_pipeline ? fmt::format("{:.0f}",
-                                           pipeline_bound_us(members, options.bytes,
-                                                             options.block_bytes, options.network))
-                             : "");
+      const Network& network = options.network;
+      const bool has_bound = is_pipeline && network.oversubscription <= 0 &&
+                             network.delay_probability <= 0 && network.slow_member < 0;
+      fmt::print(
+          "{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f} {:>6} {:>12}\n", name, members,
+          blocks, algorithm->num_steps({members, blocks, &racks}), simulated.first_us,
+          simulated.last_us,
+          simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0,
+          is_pipeline ? fmt::format("{}", simulated.lanes) : "",
+          has_bound ? fmt::format("{:.0f}", pipeline_bound_us(members, options.bytes,
+                                                              options.block_bytes, options.network))
+                    : "");
     }
   return 0;
 }

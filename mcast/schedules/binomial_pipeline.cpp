@@ -50,8 +50,8 @@ const Algorithm kBinomialPipeline{"pipeline", pipeline_steps, pipeline_turn, fal
 
 int choose_lanes(int num_members, std::uint32_t num_blocks, double latency,
                  double jitter) noexcept {
-  // A block comes, and the credit for the one that many later goes back, within the steps of all
-  // lanes, with one step to spare; see credit.hpp.
+  // What is sent in a step of a lane comes, and the credit for what comes that many steps later
+  // goes back, before the lane's next step.
   const double enough = std::floor(2 + 2 * std::min(latency, 1000.0) + 1e-9);
   // Both in steps. One lane loses 3/4 of the latency in each of them, as simulations show.
   const double lost_by_one = 0.75 * (latency + jitter) * num_blocks;

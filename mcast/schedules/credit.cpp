@@ -1,14 +1,12 @@
 #include "mcast/schedules/credit.hpp"
 
-#include <algorithm>
-
 namespace weft::mcast {
 
 bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept {
   return algorithm.has_meetings && shape.num_members > 2;
 }
 
-int least_window(int lanes) noexcept { return std::max(2, lanes); }
+double best_window(double latency, double jitter) noexcept { return 1.5 + 2 * latency + jitter; }
 
 Move Receipts::next() {
   const std::uint64_t num_steps = algorithm_ == nullptr ? 0 : algorithm_->num_steps(shape_);

@@ -12,10 +12,12 @@ namespace weft::mcast {
 // Whether receivers give credit: where each has one sender they need not.
 bool uses_credit(const Algorithm& algorithm, const Shape& shape) noexcept;
 
-// The least window that keeps a receiver's link busy: one block comes, and the next one's sender
-// has the credit already. Where a block's latency and the credit's way back take longer than a
-// block, lanes are more (choose_lanes) and so is this. One more would already let senders meet.
-int least_window(int lanes) noexcept;
+// The blocks that a receiver is best ready for at a time, and the part of one more. In times of a
+// block: it can be used `latency` after its last byte was sent, or later by up to `jitter`, and a
+// credit takes as long. Those are the block that comes, what is under way, and half a block, by
+// which a sender may be late without a gap; with half a block more senders would meet. For a part
+// of a block, credit is given when that part of the block before is still to come.
+double best_window(double latency, double jitter) noexcept;
 
 // The receipts of a member, in the order of the schedule.
 class Receipts {

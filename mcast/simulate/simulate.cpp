@@ -1,6 +1,7 @@
 #include "mcast/simulate/simulate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <queue>
 #include <random>
@@ -47,11 +48,12 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
   const auto num_blocks = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(1, (bytes + block_bytes - 1) / block_bytes));
   const double block_us = static_cast<double>(block_bytes) / network.rate * 1e6;
-  const int lanes = network.lanes > 0
-                        ? network.lanes
-                        : choose_lanes(num_members, num_blocks, network.latency_us / block_us,
-                                       network.jitter_us / block_us);
-  const Shape shape{num_members, num_blocks, &racks, lanes, least_window(lanes)};
+  const double latency = network.latency_us / block_us, jitter = network.jitter_us / block_us;
+  const int lanes =
+      network.lanes > 0 ? network.lanes : choose_lanes(num_members, num_blocks, latency, jitter);
+  const double window = std::min(best_window(latency, jitter), lanes == 1 ? 2.0 : 1e6);
+  const double early = window - std::floor(window);  // part of a block
+  const Shape shape{num_members, num_blocks, &racks, lanes, static_cast<int>(window)};
   const std::uint64_t num_steps = algorithm.num_steps(shape);
   std::vector<Member> members(static_cast<std::size_t>(num_members));
   std::vector<double> in_free_us(members.size(), 0);
@@ -133,7 +135,7 @@ Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t by
     look(ready.member);
     if (to.is_waiting && to.move.block == move.block) look(move.peer);
     if (const Move next = has_credit ? to.receipts.next() : Move{}) {
-      to.credit_us[next.block] = here_us + latency_us();
+      to.credit_us[next.block] = here_us - early * length / rate_of(move.peer) + latency_us();
       const Member& sender = members[static_cast<std::size_t>(next.peer)];
       if (sender.is_waiting && sender.move == Move{move.peer, next.block}) look(next.peer);
     }

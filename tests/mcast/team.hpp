@@ -52,7 +52,7 @@ struct Inbox {
   std::condition_variable changed;
   std::vector<std::vector<std::byte>> buffers, complete;
   std::vector<Status> failures;
-  int num_incoming = 0;
+  std::atomic<int> num_incoming = 0;
 
   GroupEvents events() {
     return {.on_incoming = [this](std::uint64_t bytes) -> void* {

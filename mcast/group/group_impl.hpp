@@ -13,6 +13,7 @@
 #include <set>
 
 #include "mcast/group/multicast_impl.hpp"
+#include "mcast/group/time_log.hpp"
 #include "mcast/schedules/credit.hpp"
 
 namespace weft::mcast {
@@ -94,12 +95,14 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     Move move;
     std::size_t num_puts = 0;  // in flight
     bool all_sent = false;
+    std::shared_ptr<TimeLog> log;  // nullptr: nobody asks
   };
   struct Put {
     Operation operation;
     Message* message = nullptr;
     int to = 0;
     std::size_t bytes = 0;
+    std::size_t last_of = 0;  // the log's number of the block that it ends; 0: none
   };
   struct Arrival {  // a message that was announced out of order
     std::uint64_t bytes;
@@ -167,6 +170,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool pump(std::size_t& budget);
   bool complete_some();
   bool is_done(const Message& message) const;
+  Spent spent_now(Message& message);
 
   MulticastImpl& multicast_;
   const GroupSettings settings_;

@@ -63,6 +63,7 @@ GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t
   message.shape = {size(), message.num_blocks, &racks_};
   message.num_steps = message.num_blocks == 0 ? 0 : algorithm_->num_steps(message.shape);
   prepare_credit(message);
+  if (events_.on_times) message.log = std::make_shared<TimeLog>(bytes, message.block_bytes);
   num_begun_ = sequence + 1;
   return message;
 }
@@ -217,6 +218,7 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
     if (const Move move = algorithm_->turn(message->shape, settings_.self, step).receive)
       senders.insert(move.peer);
   for (const int sender : senders) send_ready(*find(sender), sequence, room, key);
+  if (message->log) message->log->enter(Spent::first_block);
 }
 
 Status GroupImpl::post(void* memory, std::uint64_t bytes) {
@@ -326,6 +328,7 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   if (!is_nearly) {
     message->received[block] = true;
     ++message->num_received;
+    if (message->log) message->log->received(block, neighbor->rank);
   }
   if (!has_credit) give_credit(*message);
   multicast_.make_active(*this);
@@ -358,6 +361,7 @@ bool GroupImpl::reap() {
     any = true;
     bytes_under_way_ -= put.bytes;
     --put.message->num_puts;
+    if (put.last_of > 0) put.message->log->end_sending(put.last_of);
     const Code code = put.operation.code();
     const int to = put.to;
     free_puts_.push_back(std::move(puts_[i]));
@@ -378,6 +382,7 @@ bool GroupImpl::pump(std::size_t& budget) {
   for (std::size_t place = 0; place < messages_.size();) {
     Message& message = *messages_[place];
     if (message.all_sent) {
+      if (message.log) message.log->enter(spent_now(message));
       ++place;
       continue;
     }
@@ -390,6 +395,7 @@ bool GroupImpl::pump(std::size_t& budget) {
       any = true;
       continue;
     }
+    if (message.log) message.log->enter(spent_now(message));
     const std::uint32_t block = message.move.block;
     if (bytes_under_way_ >= kWindowBytes || budget == 0 || !message.has_buffer ||
         (!is_root() && !message.received[block]))
@@ -416,14 +422,16 @@ bool GroupImpl::pump(std::size_t& budget) {
     put->message = &message;
     put->to = neighbor.rank;
     put->bytes = part;
+    if (message.log && message.sent == 0) message.log->begin_sending(message.move);
     const std::uint64_t at = start + message.sent;
     message.sent += part;
     ++message.num_puts;
     bytes_under_way_ += part;
     budget -= std::min(budget, part);
+    const bool is_last = message.sent == length;
+    put->last_of = is_last && message.log ? message.log->all_posted() : 0;
     Operation& operation = put->operation;
     puts_.push_back(std::move(put));
-    const bool is_last = message.sent == length;
     const bool is_nearly = message.has_early_credit && !is_last &&
                            message.sent + kLeadBytes >= length &&
                            message.sent + kLeadBytes < length + part;
@@ -446,6 +454,20 @@ bool GroupImpl::pump(std::size_t& budget) {
     if (is_over()) return true;
   }
   return any;
+}
+
+Spent GroupImpl::spent_now(Message& message) {
+  const auto waits_for = [&] {
+    if (!message.has_buffer) return Spent::setup;
+    const Spent block = message.num_received == 0 ? Spent::first_block : Spent::block;
+    if (message.all_sent) return message.num_received < message.num_blocks ? block : Spent::other;
+    if (!is_root() && !message.received[message.move.block]) return block;
+    Neighbor& to = *find(message.move.peer);
+    if (!to.buffers.contains(message.sequence)) return Spent::buffer;
+    if (!has_credit(message, to)) return Spent::credit;
+    return bytes_under_way_ < kWindowBytes ? Spent::posting : Spent::other;
+  }();
+  return waits_for != Spent::posting && message.num_puts > 0 ? Spent::sending : waits_for;
 }
 
 bool GroupImpl::is_done(const Message& message) const {
@@ -473,7 +495,8 @@ bool GroupImpl::complete_some() {
       neighbor.buffers.erase(message->sequence);
       neighbor.credits.erase(message->sequence);
     }
-    call_user([this, data = message->data, bytes = message->bytes] {
+    call_user([this, data = message->data, bytes = message->bytes, log = message->log] {
+      if (log) events_.on_times(log->finish());
       if (events_.on_complete) events_.on_complete(data, bytes);
       std::lock_guard guard(multicast_.lock());
       ++num_delivered_;

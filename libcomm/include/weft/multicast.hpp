@@ -33,6 +33,7 @@
 // Threads. Calls may be made by any thread. A thread of the Multicast progresses all its groups and
 // makes the callbacks, one at a time; they may send and post. There ready and close are refused
 // (bad_argument), and no group is destroyed.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -105,6 +106,44 @@ struct GroupSettings {
   int create_timeout_ms = 30'000;  // for members to come
 };
 
+// What a member does with its time while it has a message; of those that hold, the first one
+// counts.
+enum class Spent {
+  posting,      // hands blocks to the fabric, which inside a host copies them then
+  sending,      // blocks are on their way to other members
+  setup,        // its memory is not there yet (on_incoming, registering)
+  first_block,  // waits for its first block
+  block,        // waits for the block that it sends next, or for its last ones
+  buffer,       // waits for the memory of the member that it sends to next
+  credit,       // waits for that member's credit (docs/use/multicast.md)
+  other,        // earlier messages are sent, or all members have to have it
+};
+
+// Where the time of one message went at this member, in microseconds since it was announced here;
+// at the root since its sending began. weft-mcast explain prints it.
+struct MessageTimes {
+  std::uint64_t bytes = 0, block_bytes = 0;
+  std::array<double, 8> us = {};  // by Spent
+  double total_us = 0;            // their sum: until it is complete
+  struct Received {
+    std::uint32_t block;
+    int from;
+    double at_us;
+  };
+  struct Sent {
+    std::uint32_t block;
+    int to;
+    double begin_us;
+    double end_us = 0;                     // when it is there
+    std::array<double, 8> waited_us = {};  // since the block before was posted, by Spent
+  };
+  // In that order; empty for small messages.
+  std::vector<Received> received = {};
+  std::vector<Sent> sent = {};
+
+  double& operator[](Spent spent) { return us[static_cast<std::size_t>(spent)]; }
+};
+
 struct GroupEvents {
   // A message comes: where to. nullptr, or too little room behind it, fails the group. Not called
   // for messages for which a buffer was posted.
@@ -113,6 +152,8 @@ struct GroupEvents {
   std::function<void(void* data, std::uint64_t bytes)> on_complete = {};
   // Once, with the name of the member.
   std::function<void(const Status& why)> on_failure = {};
+  // Before on_complete. Given, the member looks at the clock for each part of a block.
+  std::function<void(const MessageTimes& times)> on_times = {};
 };
 
 class Group {

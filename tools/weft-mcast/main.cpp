@@ -1,8 +1,10 @@
-// weft-mcast: predicts the time of a multicast, and plans which groups get trees in switches.
+// weft-mcast: predicts the time of a multicast, explains that of a real one, and plans which groups
+// get trees in switches.
 #include <fmt/core.h>
 
 #include <cmath>
 
+#include "explain.hpp"
 #include "mcast/plan/plan.hpp"
 #include "mcast/simulate/simulate.hpp"
 #include "tools/cli/cli.hpp"
@@ -72,9 +74,9 @@ int run(Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  weft::cli::Command app(
-      "weft-mcast",
-      "Predicts the time of a multicast, and plans which groups get trees in switches.");
+  weft::cli::Command app("weft-mcast",
+                         "Predicts and explains the time of a multicast, and plans which groups "
+                         "get trees in switches.");
   app.requires_command();
   weft::cli::Command& command =
       app.command("simulate", "runs the schedules over a modelled network, block by block");
@@ -131,6 +133,24 @@ int main(int argc, char** argv) {
       .range(2, 65'535);
   plan.option("--json", files.json, "file for the plan of every group, as JSON");
   plan.option("--tables", files.tables, "file for the trees, as weft-mcroute install reads them");
+
+  weft::cli::Command& explain = app.command(
+      "explain", "sends one message through a group and prints where the time of each member went");
+  weft::mcast::ExplainOptions explain_options;
+  explain
+      .option("--members", explain_options.members,
+              "threads of this process with the root (none: the ranks that weftrun has started)")
+      .range(2, 256);
+  explain.option("--bytes", explain_options.bytes, "size of the message (16 MiB)").positive();
+  explain.option("--block-bytes", explain_options.block_bytes, "size of a block (0: chosen)");
+  explain.option("--algorithm", explain_options.algorithm, "schedule of the group (pipeline)");
+  explain
+      .option("--member", explain_options.member,
+              "the one whose blocks are listed (the slowest receiver)")
+      .not_negative();
+  explain.option("--timeout", explain_options.timeout_s, "seconds that it may take (600)")
+      .range(1, 1'000'000);
   if (const auto status = app.parse(argc, argv)) return *status;
+  if (explain) return weft::mcast::run_explain(explain_options);
   return plan ? weft::mcast::run_plan(files, plan_options) : run(options);
 }

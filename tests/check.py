@@ -208,17 +208,15 @@ def chosen_tests(phase, folder, options):
 
 
 def targets(phase, folder, options):
-    """What this phase needs of the build: everything ([]) where warnings are looked for, under the
-    sanitizers what is installed and what its tests run."""
+    """What this phase needs of the build: what its tests run and what is installed, where warnings
+    are looked for all that is built unasked (which the inputs of fuzzers are not)."""
     if phase == 'fuzz':
         return ['fuzz']
-    if phase == 'release':
-        return []
     needed = {target for test in chosen_tests(phase, folder, options) for target in test['depends']}
     # The multi-process tests of threads use the MPI library and weftrun alone.
     installed = os.path.join(ROOT, '(libcomm|tools/weftrun)' if phase == 'thread' else '')
     return [os.path.relpath(name, folder) for target in introspect('--targets', folder)
-            if target['id'] in needed or
+            if target['id'] in needed or (phase == 'release' and target['build_by_default']) or
             (target['installed'] and re.match(installed, target['defined_in']))
             for name in target['filename']]
 

@@ -266,8 +266,8 @@ def meson_records(phase, folder, names, together, log, slow):
 
 def run_meson_tests(tally, phase, folder, names, log, slow):
     # More at a time than there are cores, as many of them wait; those with a priority, which take
-    # longest, begin first. Under the sanitizers they compute more and need more memory.
-    together = 2 * int(jobs()) if phase == 'release' else int(jobs()) + 1
+    # longest, begin first. Fuzzers compute, for seconds that are counted.
+    together = int(jobs()) + 1 if phase == 'fuzz' else 2 * int(jobs())
     records = meson_records(phase, folder, names, together, log, slow)
     failed = {name: record['result'].lower() for name, record in records.items()
               if record['result'] not in ('OK', 'EXPECTEDFAIL', 'SKIP')}

@@ -359,13 +359,23 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
     return status
 
 
+# What does as another case does, with more bytes or rounds.
+LONG_CASES = r'^(p2p_types_large|storm_long)-'
+# What is the same whoever runs it, once other cases have shown that this user's processes start, reach
+# each other's memory, end and tell why they stand still.
+NOT_AS_USER = (r'^(hang_(?!ring-)|p2p_(types|probe|sendrecv|testing)|storm_(?!path|pmix|limits|copies)|'
+               r'coll_|reduce_|fuzz_|waits|dims|neighbor|graphs|cart|bottom|'
+               r'survive_(revoke|waits|ft|shrunken)_)')
+
+
 def mpi_tests(tally, phase, folder, options):
     stage = os.path.join(folder, 'stage')
     if not os.path.exists(os.path.join(stage, 'bin', 'weftcc')):
         tally.add(phase, 'multi-process tests', 'failed', 'bin/weftcc was not installed')
         return
+    # One more at a time than there are cores, as many wait.
     command = [os.path.join(ROOT, 'tests/mpi/run'), '--prefix', stage, '--build',
-               os.path.join(folder, 'mpi-tests'), '--jobs', jobs()]
+               os.path.join(folder, 'mpi-tests'), '--jobs', str(int(jobs()) + 1)]
     if phase == 'release':
         command += ['--budget', '900']
         if options.quick:
@@ -373,6 +383,8 @@ def mpi_tests(tally, phase, folder, options):
     elif phase == 'address':
         command += ['--np', '3', '--every-test', '--slow', '6', '--budget', '900',
                     '--cflags', '-Og -g1 -fsanitize=address,undefined']
+        if not options.only and not options.filter:
+            command += ['--without', LONG_CASES]
     else:
         command += ['--tag', 'threads', '--slow', '15', '--budget', '600',
                     '--cflags', '-Og -g1 -fsanitize=thread']
@@ -421,7 +433,9 @@ def mpi_over_ofi(tally, folder, options):
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
     mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo'])
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
+                   # Which have run over it.
+                   *([] if options.filter else ['--without', '_ofi-'])])
     mpi_elsewhere(tally, folder, options, 'hosts', HOSTS_CASES, ['--np', '4,5', '--hosts', 'h1,h2'],
                   [os.path.join(ROOT, 'tests/netns/run'), '--'])
 
@@ -480,7 +494,8 @@ def as_user(tally, folder, options):
         run_cases(tally, 'release', name, lambda case: 'user ' + case,
                   [*user, os.path.join(ROOT, 'tests/mpi/run'), '--prefix',
                    os.path.join(folder, 'stage'), '--build', os.path.join(place, 'mpi-tests'),
-                   '--jobs', jobs(), '--np', '3', '--every-test', '--budget', '400'],
+                   '--jobs', str(int(jobs()) + 1), '--np', '3', '--every-test', '--budget', '400',
+                   *([] if options.only or options.filter else ['--without', NOT_AS_USER])],
                   [options.filter] if options.filter else [], os.path.join(place, 'report.json'),
                   cwd=place, env=env)
 

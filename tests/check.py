@@ -29,6 +29,9 @@ SANITIZED = [*TOGETHER, '-Doptimization=g', '-Ddebug=false', '-Db_ndebug=false']
 # Null pointers and objects that are gone are found by the address sanitizer; looking for them in
 # every access once more takes a fifth of the compiler's time.
 LEFT_TO_ADDRESS = '-fno-sanitize=null,vptr'
+# What is undefined ends the process in any case (UBSAN_OPTIONS): code that is not to go on after it
+# is a third smaller, and compiled in an eighth less time.
+ENDS = '-fno-sanitize-recover=undefined'
 # The minutes that phases take on a slow machine, and those that all may take: a phase that would not
 # end in them is left out, and named.
 EXPECTED_MINUTES = {'softroce': 10, 'address': 33, 'thread': 10, 'fuzz': 7}
@@ -177,7 +180,7 @@ def setup_command(phase, folder):
         options += ['--prefix', os.path.join(folder, 'stage'), '-Dwerror=true']
     if phase == 'address':
         options += ['-Db_sanitize=address,undefined', *SANITIZED,
-                    f'-Dcpp_args=-g1 {LEFT_TO_ADDRESS}']
+                    f'-Dcpp_args=-g1 {LEFT_TO_ADDRESS} {ENDS}']
     elif phase == 'thread':
         # It does not follow fences (-Wtsan warns of that): they order atomics only here, on which
         # there are no races to find.

@@ -171,6 +171,9 @@ int main(int argc, char** argv) {
             spreads.push_back(last - first);
             processor.push_back(total / options.in_flight);
           }
+          if (const weft::Status native = group.native();
+              is_root && algorithm == "native" && !native)
+            fmt::print(stderr, "mcast_bench: not native: {}\n", native.text());
           check(group.close(), "close");
           if (job.rank() == 0) {
             const double us = median(times);

@@ -30,26 +30,64 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       return with(HelloMessage{}, [&](auto& m) { on_hello(*neighbor, m); });
     case Kind::joined:
       if (!neighbor->is_child) return corrupt();
-      neighbor->has_joined = true;
-      return note_joined();
+      return with(JoinedMessage{}, [&](auto& m) {
+        neighbor->has_joined = true;
+        neighbor->datagram_max = m.datagram_max;
+        neighbor->room = m.room;
+        neighbor->why_not.assign(reinterpret_cast<const char*>(body.data()),
+                                 std::min(body.size(), kMaxTextBytes));
+        note_joined();
+      });
     case Kind::go:
-      return is_from_parent ? go() : corrupt();
+      if (!is_from_parent) return corrupt();
+      return with(GoMessage{}, [&](auto& m) { go(m.token); });
     case Kind::announce:
       if (!is_from_parent) return corrupt();
       return with(AnnounceMessage{}, [&](auto& m) {
         send_to_children(m);
-        on_arrival(m.sequence, {m.bytes, {}});
+        on_arrival(m.sequence, {m.bytes, m.packet_bytes, {}});
       });
     case Kind::small:
       if (neighbor->rank != 0) return corrupt();
       return with(AnnounceMessage{}, [&](auto& m) {
         if (m.bytes != body.size() || m.bytes > settings_.small_bytes) return corrupt();
-        on_arrival(m.sequence, {m.bytes, std::vector(body.begin(), body.end())});
+        on_arrival(m.sequence, {m.bytes, 0, std::vector(body.begin(), body.end())});
       });
     case Kind::ready:
       return with(ReadyMessage{}, [&](auto& m) { on_ready(*neighbor, m); });
     case Kind::credit:
       return with(CreditMessage{}, [&](auto& m) { on_credit(*neighbor, m); });
+    case Kind::heard:
+      if (!neighbor->is_child || native_ == nullptr) return corrupt();
+      neighbor->has_heard = true;
+      return note_hearing();
+    case Kind::able:
+      if (!neighbor->is_child || native_ == nullptr) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        neighbor->num_able = m.count;
+        note_able();
+      });
+    case Kind::progress:
+      if (!neighbor->is_child || native_ == nullptr) return corrupt();
+      return with(ProgressMessage{}, [&](auto& m) {
+        // A count that no packet explains would let the root run ahead.
+        if (m.count > native_->num_announced || m.count < neighbor->num_sent) return corrupt();
+        neighbor->num_sent = m.count;
+        neighbor->num_lost = m.lost;
+        multicast_.make_active(*this);
+      });
+    case Kind::mark:
+      if (!is_from_parent || native_ == nullptr) return corrupt();
+      return with(CountMessage{}, [&](auto& m) {
+        if (m.count > native_->num_announced) return corrupt();
+        send_to_children(m);
+        native_->mark = std::max(native_->mark, m.count);
+        native_->last_heard = Clock::now();
+        multicast_.make_active(*this);
+      });
+    case Kind::lack:
+      if (!neighbor->is_child || native_ == nullptr) return corrupt();
+      return with(LackMessage{}, [&](auto& m) { on_lack(*neighbor, m, body); });
     case Kind::taken:
       return with(CountMessage{}, [&](auto& m) {
         neighbor->num_taken = m.count;
@@ -59,6 +97,7 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       return with(CountMessage{}, [&](auto& m) {
         neighbor->num_have = m.count;
         note_have();
+        multicast_.make_active(*this);
       });
     case Kind::stable:
       if (!is_from_parent) return corrupt();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "mcast/group/digest.hpp"
 #include "mcast/group/group_impl.hpp"
 #include "weft/job.hpp"
 
@@ -23,6 +24,7 @@ Status Group::close(int timeout_ms) { return impl_->close(timeout_ms); }
 Status Group::status() const { return impl_->status(); }
 int Group::rank() const noexcept { return impl_->rank(); }
 int Group::size() const noexcept { return impl_->size(); }
+Status Group::native() const { return impl_->native(); }
 std::uint64_t Group::num_completed() const noexcept { return impl_->num_completed(); }
 int Group::num_neighbors() const noexcept { return impl_->num_neighbors(); }
 
@@ -35,6 +37,9 @@ constexpr int kMaxSmallMembers = 16;
 constexpr std::size_t kMaxSmallBytes = 10'240;
 // Deadline for a member to reconnect after its old connection ended: that of a silent peer.
 constexpr auto kReconnectDeadline = std::chrono::seconds(5);
+
+// In native groups the pipeline moves what the network does not copy.
+constexpr std::string_view kNative = "native";
 
 const Algorithm& checked_algorithm(const GroupSettings& settings) {
   const int size = static_cast<int>(settings.members.size());
@@ -51,9 +56,12 @@ const Algorithm& checked_algorithm(const GroupSettings& settings) {
     wrong(fmt::format("small messages of a group have at most {} bytes", kMaxSmallBytes));
   if (!settings.racks.empty() && settings.racks.size() != settings.members.size())
     wrong("racks of a group are given for all members or for none");
-  const Algorithm* algorithm = find_algorithm(settings.algorithm);
+  if (settings.algorithm != kNative && !settings.multicast_address.empty())
+    wrong(fmt::format("a group by {} has no multicast address", settings.algorithm));
+  const Algorithm* algorithm =
+      settings.algorithm == kNative ? &kBinomialPipeline : find_algorithm(settings.algorithm);
   if (algorithm == nullptr) {
-    std::string names;
+    std::string names = fmt::format(" {}", kNative);
     for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
     wrong(fmt::format("unknown multicast algorithm {}; known:{}", settings.algorithm, names));
   }
@@ -94,25 +102,6 @@ int parent_of(int rank, int size) {
   return rank >= corner ? rank - corner + 1 : rank & (rank - 1);
 }
 
-template <class T>
-std::array<std::uint8_t, 16> digest(const std::vector<T>& items) {
-  crypto_generichash_state state;
-  crypto_generichash_init(&state, nullptr, 0, 16);
-  for (const T& item : items) {
-    std::string bytes;
-    if constexpr (std::is_same_v<T, std::string>)
-      bytes = item;
-    else
-      bytes = std::to_string(item);
-    bytes += '\0';
-    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(bytes.data()),
-                              bytes.size());
-  }
-  std::array<std::uint8_t, 16> result;
-  crypto_generichash_final(&state, result.data(), result.size());
-  return result;
-}
-
 }  // namespace
 
 GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events)
@@ -140,6 +129,7 @@ GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEven
     neighbor.is_child = children.contains(rank);
     neighbors_.push_back(std::move(neighbor));
   }
+  if (settings_.algorithm == kNative) open_native();
 }
 
 void GroupImpl::join() {
@@ -260,9 +250,10 @@ HelloMessage GroupImpl::hello() const {
   message.num_members = static_cast<std::uint32_t>(size());
   message.block_bytes = settings_.block_bytes;
   message.small_bytes = settings_.small_bytes;
-  algorithm_->name.copy(message.algorithm.data(), message.algorithm.size() - 1);
+  settings_.algorithm.copy(message.algorithm.data(), message.algorithm.size() - 1);
   message.members_digest = digest(settings_.members);
   message.racks_digest = digest(settings_.racks);
+  message.address_digest = digest(std::vector{settings_.multicast_address});
   message.delivery_all = settings_.delivery_all ? 1 : 0;
   return message;
 }
@@ -312,7 +303,10 @@ std::string GroupImpl::difference(const HelloMessage& theirs) const {
     return fmt::format("has blocks of {} bytes, this member of {}", theirs.block_bytes,
                        mine.block_bytes);
   if (theirs.algorithm != mine.algorithm)
-    return fmt::format("uses another algorithm than this member's {}", algorithm_->name);
+    return fmt::format("uses another algorithm than this member's {}", settings_.algorithm);
+  if (theirs.address_digest != mine.address_digest)
+    return fmt::format("has another multicast address than this member's '{}'",
+                       settings_.multicast_address);
   if (theirs.racks_digest != mine.racks_digest) return "has other racks";
   if (theirs.small_bytes != mine.small_bytes || theirs.delivery_all != mine.delivery_all)
     return "has another small_bytes or delivery_all";
@@ -350,14 +344,14 @@ void GroupImpl::note_joined() {
   for (const Neighbor& neighbor : neighbors_)
     if (!neighbor.has_greeted || (neighbor.is_child && !neighbor.has_joined)) return;
   has_joined_ = true;
-  if (is_root()) return go();
-  send_to(*find(parent_), Head{.kind = Kind::joined});
+  send_joined();
 }
 
-void GroupImpl::go() {
+void GroupImpl::go(std::uint64_t token) {
   if (is_going_ || is_over()) return;
   is_going_ = true;
-  send_to_children(Head{.kind = Kind::go});
+  send_to_children(GoMessage{{.kind = Kind::go}, token});
+  if (native_ != nullptr) go_native(token);
   for (const Posted& posted : posted_)
     for (Neighbor& neighbor : neighbors_)
       send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
@@ -448,7 +442,7 @@ Status GroupImpl::close(int timeout_ms) {
 }
 
 void GroupImpl::note_have() {
-  if (!settings_.delivery_all || is_over()) return;
+  if ((!settings_.delivery_all && native_ == nullptr) || is_over()) return;
   std::uint64_t least = num_here_;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child) least = std::min(least, neighbor.num_have);
@@ -456,7 +450,7 @@ void GroupImpl::note_have() {
   num_reported_have_ = least;
   if (is_root()) {
     num_stable_ = least;
-    send_to_children(CountMessage{{.kind = Kind::stable}, least});
+    if (settings_.delivery_all) send_to_children(CountMessage{{.kind = Kind::stable}, least});
     multicast_.make_active(*this);
   } else {
     send_to(*find(parent_), CountMessage{{.kind = Kind::have}, least});

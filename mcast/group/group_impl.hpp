@@ -6,7 +6,10 @@
 // of both are neighbors, about 2 log2 n. A message is announced down the tree; receivers send their
 // buffers to the members that will send to them; every member puts its blocks in the order of the
 // schedule, each as soon as it has arrived, the buffer is known, and its receiver has given credit
-// for it. Failures go to all neighbors.
+// for it. Failures go to all neighbors. In native groups the network copies long messages
+// (native.cpp).
+#include <poll.h>
+
 #include <deque>
 #include <map>
 #include <optional>
@@ -14,9 +17,15 @@
 
 #include "mcast/group/multicast_impl.hpp"
 #include "mcast/group/time_log.hpp"
+#include "mcast/native/channel.hpp"
+#include "mcast/native/packet_set.hpp"
+#include "mcast/native/window.hpp"
 #include "mcast/schedules/credit.hpp"
 
 namespace weft::mcast {
+
+// Bytes of puts that a group has in flight (transfer.cpp).
+inline constexpr std::size_t kWindowBytes = 256 << 10;
 
 class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
  public:
@@ -31,6 +40,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   Status close(int timeout_ms);
   Status status();
   std::uint64_t num_completed();
+  Status native();
 
   std::uint64_t id() const { return settings_.id; }
   std::uint64_t handle() const { return handle_; }
@@ -51,6 +61,8 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   // True if anything moved. has_more: it wants to be called again without an event.
   bool advance(Clock::time_point now, bool& has_more);
   bool is_active = false;
+  // What an active group waits for besides the Node, and how long at most.
+  void add_waits(std::vector<pollfd>& waits, std::chrono::microseconds& most) const;
 
  private:
   struct Buffer {  // of a neighbor, for one message
@@ -67,6 +79,11 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::string why_lost = {};
     std::uint64_t num_have = 0;   // messages that its whole subtree has
     std::uint64_t num_taken = 0;  // messages that it has completed, as last reported
+    // Of the subtree of a child, in native groups.
+    std::uint32_t datagram_max = 0, room = 0;
+    std::string why_not = {};
+    bool has_heard = false;
+    std::uint64_t num_able = 0, num_sent = 0, num_lost = 0;
     std::map<std::uint64_t, Buffer> buffers = {};
     std::map<std::uint64_t, std::uint64_t> credits = {};  // that it gives, by message
     std::deque<std::pair<MemoryKey, std::shared_ptr<PeerMemory>>> memories = {};  // used last
@@ -75,6 +92,13 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   struct Edge {
     std::optional<std::uint32_t> first_credit;  // that this member has
     std::uint64_t num_sent = 0, num_given = 0;  // given: credits to the neighbor
+  };
+  // A message that the network copies. Packets are its blocks.
+  struct Copied {
+    std::uint64_t first = 0;        // its first packet's number among those of all such messages
+    PacketSet here, asked;          // at receivers; asked: they come from the parent
+    std::uint32_t num_sent = 0;     // at the root
+    std::vector<PacketSet> wanted;  // that neighbors have asked for; empty: none yet
   };
   struct Message {
     std::uint64_t sequence = 0, bytes = 0;
@@ -89,6 +113,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::vector<bool> nearly_here;  // by block; empty without early credit
     Receipts receipts;              // the next one gets credit
     std::vector<Edge> edges;        // by neighbor; empty without credit
+    std::unique_ptr<Copied> copied;
     // The next bytes to send: the block of `step`, of which `sent` bytes are posted.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
@@ -106,6 +131,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   };
   struct Arrival {  // a message that was announced out of order
     std::uint64_t bytes;
+    std::uint32_t packet_bytes;
     std::optional<std::vector<std::byte>> small;
   };
   struct Posted {
@@ -142,7 +168,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void on_hello(Neighbor& neighbor, const HelloMessage& theirs);
   void note_joined();
   void end_waiting(Clock::time_point now);
-  void go();
+  void go(std::uint64_t token);
   void fail(Code code, int who, std::string text);
   void note_have();
   void note_all();
@@ -152,13 +178,14 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::uint64_t block_bytes_of(std::uint64_t bytes) const;
   bool has_few_blocks(std::uint64_t bytes) const;
   void prepare_credit(Message& message);
-  Message& add_message(std::uint64_t sequence, std::uint64_t bytes);
+  Message& add_message(std::uint64_t sequence, std::uint64_t bytes, std::uint32_t packet_bytes);
   Message* message_of(std::uint64_t sequence);
   void start_queued();
   void on_arrival(std::uint64_t sequence, Arrival arrival);
   void take_arrivals();
   void want_buffer(Message& message);
   void on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted);
+  void offer_buffer(Message& message, std::uint64_t room);
   void send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                   const MemoryKey& key);
   void on_ready(Neighbor& neighbor, const ReadyMessage& message);
@@ -171,6 +198,66 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool complete_some();
   bool is_done(const Message& message) const;
   Spent spent_now(Message& message);
+  // The neighbor's buffer for the message; nullptr: not known yet, or too small, and the group
+  // fails.
+  Buffer* buffer_of(const Message& message, Neighbor& neighbor);
+  // Returns once the bytes are on their way. `block` is told to the neighbor with them.
+  void put(Message& message, const Neighbor& neighbor, const Buffer& buffer, std::uint64_t at,
+           std::size_t bytes, std::optional<std::uint32_t> block, std::size_t last_of = 0);
+
+  // native.cpp
+  // Whether the network copies long messages, and how far it has come. Counts are of packets of all
+  // messages that it copies.
+  enum class NativeState { forming, probing, on, off };
+  struct Native {
+    NativeState state = NativeState::forming;
+    Status why_not = {};  // off
+    std::unique_ptr<Channel> channel;
+    std::uint64_t token = 0;
+    bool hears = false, has_reported_hearing = false;
+    std::uint64_t num_announced = 0;
+    std::uint64_t num_able = 0, num_all_able = 0;  // messages with buffers here; in the subtree
+    // At receivers.
+    std::uint32_t window = Window::kLeast;
+    std::uint64_t num_sent = 0, num_looked_at = 0, num_lost = 0;
+    std::uint64_t num_reported = 0;
+    std::uint64_t mark = 0;          // also at the root: the last one
+    Clock::time_point last_heard{};  // a packet or a mark
+    // At the root.
+    Window ahead;
+    std::uint32_t packet_bytes = 0;
+    Clock::time_point probe_until{}, next_probe{}, last_progress{}, timed_at{};
+    Clock::duration round_trip{};
+    std::uint64_t timed = 0;  // packets sent at timed_at; 0: none is timed
+    std::uint64_t num_there = 0, num_lost_there = 0;
+    bool waits_for_queue = false;  // of the interface
+  };
+  void open_native();
+  Status find_address(ChannelAddress& address) const;
+  void send_joined();
+  void begin_native(const JoinedMessage& all);
+  void go_native(std::uint64_t token);
+  void give_up_native(const Status& why);
+  bool is_copied(std::uint64_t bytes) const;
+  bool can_be_copied(const Arrival& arrival) const;
+  bool waits_native() const;
+  void add_copied(Message& message);
+  bool advance_native(Clock::time_point now, std::size_t& budget);
+  bool probe(Clock::time_point now);
+  bool send_packets(Clock::time_point now);
+  bool send_packets(Message& message, Clock::time_point now);
+  bool note_progress(Clock::time_point now);
+  static Bytes packet_of(const Message& message, std::uint32_t packet);
+  void send_mark(std::uint64_t count);
+  bool receive_packets(Clock::time_point now);
+  void on_packet(Bytes bytes, Clock::time_point now);
+  void look_for_lacks(std::uint64_t until);
+  void report_progress();
+  void on_lack(Neighbor& neighbor, const LackMessage& message, Bytes bitmap);
+  void on_repair(const Neighbor& neighbor, Message& message, std::uint32_t block);
+  bool repair(std::size_t& budget);
+  void note_hearing();
+  void note_able();
 
   MulticastImpl& multicast_;
   const GroupSettings settings_;
@@ -182,6 +269,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::vector<Neighbor> neighbors_;  // by rank
   int parent_ = -1;
   bool uses_small_ = false;
+  std::unique_ptr<Native> native_;  // nullptr: another algorithm was chosen
 
   Clock::time_point create_until_{};
   bool is_going_ = false, has_joined_ = false, has_sent_ending_ = false, has_reported_all_ = false;

@@ -28,6 +28,7 @@ namespace {
 constexpr auto kPollFor = std::chrono::milliseconds(50);
 // A longer yield shows that another thread needs this core, so the thread sleeps instead.
 constexpr auto kCrowded = std::chrono::microseconds(10);
+constexpr std::chrono::milliseconds kSleep{20}, kSleepToTry{1};
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxMessageBytes = 64 << 10;
 constexpr std::size_t kMaxEarly = 100'000;
@@ -383,18 +384,20 @@ bool MulticastImpl::make_calls() {
 
 void MulticastImpl::sleep() {
   bool armed = node_->arm();
-  pollfd wait[2] = {{node_->event_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}};
+  waits_.assign({{node_->event_fd(), POLLIN, 0}, {wake_pipe_[0], POLLIN, 0}});
   // The Node has work that no descriptor announces: yield instead of sleeping.
   if (!armed) {
     ::sched_yield();
     return;
   }
-  bool is_quiet = true;
+  std::chrono::microseconds most = kSleep;
   {
     std::lock_guard guard(lock_);
-    is_quiet = to_connect_.empty() && to_flush_.empty();
+    if (!to_connect_.empty() || !to_flush_.empty()) most = kSleepToTry;
+    for (const auto& group : active_) group->add_waits(waits_, most);
   }
-  ::poll(wait, 2, is_quiet ? 20 : 1);
+  const timespec timeout{0, std::chrono::nanoseconds(most).count()};
+  ::ppoll(waits_.data(), waits_.size(), &timeout, nullptr);
   char bytes[64];
   while (::read(wake_pipe_[0], bytes, sizeof bytes) > 0) continue;
 }

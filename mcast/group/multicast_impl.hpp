@@ -4,6 +4,8 @@
 // Threads and locks. The Node's callbacks only append events to the inbox, under inbox_lock_ alone.
 // The thread takes the events and advances groups under lock(); then it runs the program's
 // callbacks without it.
+#include <poll.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -138,6 +140,7 @@ class MulticastImpl {
 
   std::atomic<bool> stops_{false};
   int wake_pipe_[2] = {-1, -1};
+  std::vector<pollfd> waits_;  // the thread's
   std::size_t num_cores_ = 1;
   Clock::time_point last_event_{};
   std::thread thread_;

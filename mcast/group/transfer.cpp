@@ -15,7 +15,6 @@ namespace {
 // Blocks are put in parts of kPartBytes, and a group has kWindowBytes in flight: more than a
 // network's bandwidth-delay product, and so little that blocks still leave one after the other.
 constexpr std::size_t kPartBytes = 64 << 10;
-constexpr std::size_t kWindowBytes = 256 << 10;
 // Credit (schedules/credit.hpp). A receiver gives the one for the next block when so much of a
 // block is still to come: two senders then share its link for a moment only, and the credit's way,
 // which may queue behind blocks, is no gap. Where blocks are small, parts of them are not told, and
@@ -52,19 +51,24 @@ bool GroupImpl::has_few_blocks(std::uint64_t bytes) const {
   return bytes / block_bytes_of(bytes) < kNearlyHere;
 }
 
-GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t bytes) {
+GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t bytes,
+                                           std::uint32_t packet_bytes) {
   messages_.push_back(std::make_unique<Message>());
   Message& message = *messages_.back();
   message.sequence = sequence;
   message.bytes = bytes;
-  message.block_bytes = block_bytes_of(bytes);
+  message.block_bytes = packet_bytes > 0 ? packet_bytes : block_bytes_of(bytes);
   message.num_blocks =
       static_cast<std::uint32_t>((bytes + message.block_bytes - 1) / message.block_bytes);
+  if (events_.on_times) message.log = std::make_shared<TimeLog>(bytes, message.block_bytes);
+  num_begun_ = sequence + 1;
+  if (packet_bytes > 0) {
+    add_copied(message);
+    return message;
+  }
   message.shape = {size(), message.num_blocks, &racks_};
   message.num_steps = message.num_blocks == 0 ? 0 : algorithm_->num_steps(message.shape);
   prepare_credit(message);
-  if (events_.on_times) message.log = std::make_shared<TimeLog>(bytes, message.block_bytes);
-  num_begun_ = sequence + 1;
   return message;
 }
 
@@ -115,9 +119,11 @@ void GroupImpl::start_queued() {
       for (const auto& item : messages_) num_long += item->is_small ? 0 : 1;
       if (num_long >= kMaxBegun) return;
     }
+    const bool is_copied = !is_small && this->is_copied(next.bytes);
+    if (is_copied && native_->state == NativeState::probing) return;
     queued_.pop_front();
     const std::uint64_t sequence = num_begun_;
-    Message& message = add_message(sequence, next.bytes);
+    Message& message = add_message(sequence, next.bytes, is_copied ? native_->packet_bytes : 0);
     message.data = const_cast<std::byte*>(next.data);
     message.has_buffer = true;
     message.num_received = message.num_blocks;
@@ -125,10 +131,14 @@ void GroupImpl::start_queued() {
     if (is_small) {
       message.all_sent = true;
       for (Neighbor& neighbor : neighbors_)
-        send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes},
+        send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes, 0, 0},
                 {next.data, next.bytes});
     } else {
-      send_to_children(AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes});
+      send_to_children(AnnounceMessage{{.kind = Kind::announce},
+                                       sequence,
+                                       next.bytes,
+                                       is_copied ? native_->packet_bytes : 0,
+                                       0});
     }
   }
   if (num_in_all_ && !has_sent_ending_) {
@@ -142,7 +152,8 @@ void GroupImpl::start_queued() {
 void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
   if (is_over()) return;
   const bool makes_sense = sequence >= num_begun_ && !arrivals_.contains(sequence) &&
-                           arrivals_.size() < kMaxArrivals && has_few_blocks(arrival.bytes);
+                           arrivals_.size() < kMaxArrivals && has_few_blocks(arrival.bytes) &&
+                           (arrival.packet_bytes == 0 || can_be_copied(arrival));
   if (!makes_sense)
     return fail(Code::corrupt, 0, fmt::format("message {} arrived out of order", sequence));
   arrivals_.emplace(sequence, std::move(arrival));
@@ -153,12 +164,12 @@ void GroupImpl::take_arrivals() {
   while (!arrivals_.empty() && arrivals_.begin()->first == num_begun_) {
     Arrival arrival = std::move(arrivals_.begin()->second);
     arrivals_.erase(arrivals_.begin());
-    Message& message = add_message(num_begun_, arrival.bytes);
+    Message& message = add_message(num_begun_, arrival.bytes, arrival.packet_bytes);
     if (arrival.small) {
       message.is_small = true;
       message.all_sent = true;
       message.small = std::move(*arrival.small);
-    } else {
+    } else if (message.copied == nullptr) {
       message.received.assign(message.num_blocks, false);
     }
     want_buffer(message);
@@ -199,26 +210,31 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
   if (message->is_small) {
     std::copy(message->small.begin(), message->small.end(), message->data);
     message->num_received = message->num_blocks;
-    return;
+  } else if (message->bytes > 0 && !was_posted) {
+    offer_buffer(*message, room);
   }
-  if (message->bytes == 0 || was_posted) return;
+  note_able();
+}
+
+void GroupImpl::offer_buffer(Message& message, std::uint64_t room) {
   MemoryKey key;
-  Status status = multicast_.node().key(data, kWrite, key);
+  Status status = multicast_.node().key(message.data, kWrite, key);
   if (status == Code::not_found) {
-    status = multicast_.node().register_memory(data, message->bytes);
-    if (status) status = multicast_.node().key(data, kWrite, key);
-    message->is_registered_here = status.ok();
+    status = multicast_.node().register_memory(message.data, message.bytes);
+    if (status) status = multicast_.node().key(message.data, kWrite, key);
+    message.is_registered_here = status.ok();
   }
   if (!status)
     return fail(
         status.code(), settings_.self,
         fmt::format("the buffer of {} can't be used: {}", name(settings_.self), status.text()));
   std::set<int> senders;
-  for (std::uint64_t step = 0; step < message->num_steps; ++step)
-    if (const Move move = algorithm_->turn(message->shape, settings_.self, step).receive)
+  if (message.copied != nullptr) senders.insert(parent_);
+  for (std::uint64_t step = 0; step < message.num_steps; ++step)
+    if (const Move move = algorithm_->turn(message.shape, settings_.self, step).receive)
       senders.insert(move.peer);
-  for (const int sender : senders) send_ready(*find(sender), sequence, room, key);
-  if (message->log) message->log->enter(Spent::first_block);
+  for (const int sender : senders) send_ready(*find(sender), message.sequence, room, key);
+  if (message.log) message.log->enter(Spent::first_block);
 }
 
 Status GroupImpl::post(void* memory, std::uint64_t bytes) {
@@ -316,6 +332,8 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
     early_blocks_.emplace_back(neighbor->rank, tag);
     return;
   }
+  if (message != nullptr && message->copied != nullptr)
+    return on_repair(*neighbor, *message, tag.block);
   if (message == nullptr || is_root() || message->is_small || !message->has_buffer ||
       block >= message->num_blocks ||
       (is_nearly ? !message->has_early_credit || message->nearly_here[block]
@@ -342,11 +360,12 @@ bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
     if (!is_going_) end_waiting(now);
     if (is_going_ && is_root()) start_queued();
     std::size_t budget = kBudgetBytes;
+    any |= advance_native(now, budget);
     any |= pump(budget);
     any |= complete_some();
   }
   if (is_over() && puts_.empty()) multicast_.changed().notify_all();
-  has_more = !puts_.empty() || (!is_going_ && !is_over()) || (any && !is_over());
+  has_more = !puts_.empty() || (!is_going_ && !is_over()) || (any && !is_over()) || waits_native();
   return any;
 }
 
@@ -377,6 +396,43 @@ bool GroupImpl::reap() {
   return any;
 }
 
+GroupImpl::Buffer* GroupImpl::buffer_of(const Message& message, Neighbor& neighbor) {
+  const auto buffer = neighbor.buffers.find(message.sequence);
+  if (buffer == neighbor.buffers.end()) return nullptr;
+  if (buffer->second.bytes >= message.bytes) return &buffer->second;
+  fail(Code::truncated, neighbor.rank,
+       fmt::format("{} has {} bytes for a message of {} bytes", name(neighbor.rank),
+                   buffer->second.bytes, message.bytes));
+  return nullptr;
+}
+
+void GroupImpl::put(Message& message, const Neighbor& neighbor, const Buffer& buffer,
+                    std::uint64_t at, std::size_t bytes, std::optional<std::uint32_t> block,
+                    std::size_t last_of) {
+  std::unique_ptr<Put> put;
+  if (free_puts_.empty()) {
+    put = std::make_unique<Put>();
+  } else {
+    put = std::move(free_puts_.back());
+    free_puts_.pop_back();
+  }
+  put->message = &message;
+  put->to = neighbor.rank;
+  put->bytes = bytes;
+  put->last_of = last_of;
+  ++message.num_puts;
+  bytes_under_way_ += bytes;
+  Operation& operation = put->operation;
+  puts_.push_back(std::move(put));
+  if (block)
+    multicast_.node().put_notify(
+        *buffer.memory, at, message.data + at, bytes,
+        to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence), *block}), operation);
+  else
+    multicast_.node().put(*buffer.memory, at, message.data + at, bytes, operation);
+  if (operation.is_done()) reap();
+}
+
 bool GroupImpl::pump(std::size_t& budget) {
   bool any = false;
   for (std::size_t place = 0; place < messages_.size();) {
@@ -401,56 +457,31 @@ bool GroupImpl::pump(std::size_t& budget) {
         (!is_root() && !message.received[block]))
       return any;
     Neighbor& neighbor = *find(message.move.peer);
-    const auto buffer = neighbor.buffers.find(message.sequence);
-    if (buffer == neighbor.buffers.end() || !has_credit(message, neighbor)) return any;
-    if (buffer->second.bytes < message.bytes) {
-      fail(Code::truncated, neighbor.rank,
-           fmt::format("{} has {} bytes for a message of {} bytes", name(neighbor.rank),
-                       buffer->second.bytes, message.bytes));
-      return true;
-    }
+    const Buffer* buffer = buffer_of(message, neighbor);
+    if (is_over()) return true;
+    if (buffer == nullptr || !has_credit(message, neighbor)) return any;
     const std::uint64_t start = block * message.block_bytes;
     const std::uint64_t length = std::min(message.block_bytes, message.bytes - start);
     const std::size_t part = std::min<std::uint64_t>(kPartBytes, length - message.sent);
-    std::unique_ptr<Put> put;
-    if (free_puts_.empty()) {
-      put = std::make_unique<Put>();
-    } else {
-      put = std::move(free_puts_.back());
-      free_puts_.pop_back();
-    }
-    put->message = &message;
-    put->to = neighbor.rank;
-    put->bytes = part;
     if (message.log && message.sent == 0) message.log->begin_sending(message.move);
     const std::uint64_t at = start + message.sent;
     message.sent += part;
-    ++message.num_puts;
-    bytes_under_way_ += part;
     budget -= std::min(budget, part);
     const bool is_last = message.sent == length;
-    put->last_of = is_last && message.log ? message.log->all_posted() : 0;
-    Operation& operation = put->operation;
-    puts_.push_back(std::move(put));
+    const std::size_t last_of = is_last && message.log ? message.log->all_posted() : 0;
     const bool is_nearly = message.has_early_credit && !is_last &&
                            message.sent + kLeadBytes >= length &&
                            message.sent + kLeadBytes < length + part;
-    if (is_last || is_nearly)
-      multicast_.node().put_notify(
-          *buffer->second.memory, at, message.data + at, part,
-          to_tag({neighbor.handle, static_cast<std::uint32_t>(message.sequence),
-                  is_nearly ? block | kNearlyHere : block}),
-          operation);
-    else
-      multicast_.node().put(*buffer->second.memory, at, message.data + at, part, operation);
+    std::optional<std::uint32_t> told;
+    if (is_last || is_nearly) told = is_nearly ? block | kNearlyHere : block;
     if (is_last) {
       if (message.uses_credit) ++edge(message, neighbor).num_sent;
       message.sent = 0;
       message.move = {};
       ++message.step;
     }
+    put(message, neighbor, *buffer, at, part, told, last_of);
     any = true;
-    if (operation.is_done()) reap();
     if (is_over()) return true;
   }
   return any;
@@ -471,6 +502,10 @@ Spent GroupImpl::spent_now(Message& message) {
 }
 
 bool GroupImpl::is_done(const Message& message) const {
+  // Members below may still ask for packets of it.
+  if (message.copied != nullptr)
+    for (const Neighbor& neighbor : neighbors_)
+      if (neighbor.is_child && neighbor.num_have <= message.sequence) return false;
   return message.has_buffer && message.num_received == message.num_blocks && message.all_sent &&
          message.num_puts == 0;
 }

@@ -18,7 +18,7 @@ inline constexpr std::size_t kMaxTextBytes = 1024;
 enum class Kind : std::uint16_t {
   identify = 1,  // first message of a connection; text: the sender's address in lists of members
   hello,
-  joined,    // to the parent: the whole subtree has joined
+  joined,    // to the parent: the whole subtree has joined, and can receive such datagrams
   go,        // to children: all members have joined
   announce,  // to children: size of the next message (RTS)
   ready,     // to the member that sends: the buffer (CTS)
@@ -31,6 +31,12 @@ enum class Kind : std::uint16_t {
   closed,    // to neighbors
   failed,    // to neighbors; text: why
   credit,    // to the member that sends: ready for one more block
+  // Of messages that the network copies (native.cpp).
+  heard,     // to the parent: the whole subtree hears the root's datagrams
+  able,      // to the parent: number of messages for which the whole subtree has buffers
+  progress,  // to the parent: packets that the whole subtree has been sent
+  mark,      // to children: packets that the root has sent; the missing ones of them do not come
+  lack,      // to the parent: packets that are missing; a bitmap follows
 };
 
 struct Head {
@@ -50,13 +56,31 @@ struct HelloMessage : Head {
   std::array<char, 16> algorithm;
   std::array<std::uint8_t, 16> members_digest, racks_digest;
   std::uint32_t delivery_all, reserved;
-  std::uint64_t handle;  // `to` of messages to this member
+  std::array<std::uint8_t, 16> address_digest;  // of native groups
+  std::uint64_t handle;                         // `to` of messages to this member
 };
-struct CountMessage : Head {  // taken, have, stable, ending
+struct JoinedMessage : Head {
+  // The least of the subtree: bytes of a datagram, and datagrams that wait. 0: cannot receive any.
+  std::uint32_t datagram_max, room;
+};
+struct GoMessage : Head {
+  std::uint64_t token;  // of all datagrams of this group; 0: there will be none
+};
+struct CountMessage : Head {  // taken, have, stable, ending, able, mark
   std::uint64_t count;
 };
 struct AnnounceMessage : Head {  // small: data follow
   std::uint64_t sequence, bytes;
+  std::uint32_t packet_bytes;  // of a message that the network copies; 0: by the schedule
+  std::uint32_t reserved;
+};
+struct ProgressMessage : Head {
+  std::uint64_t count;
+  std::uint64_t lost;  // of them, by the member that lacked most
+};
+struct LackMessage : Head {  // text_bytes: of the bitmap, in which bit 0 is packet `first`
+  std::uint64_t sequence;
+  std::uint32_t first, reserved;
 };
 struct ReadyMessage : Head {
   std::uint64_t sequence, bytes;
@@ -71,8 +95,11 @@ struct FailedMessage : Head {
   std::uint32_t code;
   std::int32_t who;  // rank of the failed member; -1: none
 };
-static_assert(sizeof(HelloMessage) == 112 && sizeof(ReadyMessage) == 72 &&
-              sizeof(CreditMessage) == 40 && sizeof(FailedMessage) == 32);
+static_assert(sizeof(HelloMessage) == 128 && sizeof(ReadyMessage) == 72 &&
+              sizeof(CreditMessage) == 40 && sizeof(FailedMessage) == 32 &&
+              sizeof(JoinedMessage) == 32 && sizeof(GoMessage) == 32 &&
+              sizeof(AnnounceMessage) == 48 && sizeof(ProgressMessage) == 40 &&
+              sizeof(LackMessage) == 40);
 
 template <class Message>
 bool read_message(std::span<const std::byte> bytes, Message& message,
@@ -89,13 +116,26 @@ inline bool is_sane(const FailedMessage& message, std::span<const std::byte> tex
          message.code <= static_cast<std::uint32_t>(Code::outcome_unknown);
 }
 
-// The header of a block.
+// The header of a datagram to all receivers; the bytes of the packet follow.
+struct PacketHead {
+  std::uint64_t token;
+  std::uint32_t packet;    // of the message; kProbe: nothing but a sign that datagrams come
+  std::uint16_t sequence;  // of the message, its lower part
+  std::uint16_t window;    // packets that the root may be ahead now
+};
+inline constexpr std::uint32_t kProbe = ~0u;
+static_assert(sizeof(PacketHead) == 16);
+
+// The header of a block. For packets that were missing `block` is that of the first one, with their
+// number less one in the upper kRunBits.
 struct BlockTag {
   std::uint64_t handle;
   std::uint32_t sequence;  // its lower half
   std::uint32_t block;     // with kNearlyHere: most of it has come, and the rest follows
 };
 inline constexpr std::uint32_t kNearlyHere = 1u << 31;
+inline constexpr unsigned kRunBits = 8;
+inline constexpr std::uint32_t kMostRun = 1u << kRunBits, kMostPackets = 1u << (32 - kRunBits);
 static_assert(sizeof(BlockTag) == sizeof(NotifyTag));
 
 inline NotifyTag to_tag(const BlockTag& block) {

@@ -96,8 +96,15 @@ struct GroupSettings {
   // Bytes of a block, up to 1 GiB; 0: chosen for each message, by its size 64 to 256 KiB, and 1 MiB
   // among ranks of a job that are all in one rack, as those of one host are.
   std::size_t block_bytes = 0;
-  // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks.
+  // pipeline, tree, chain, sequential; hybrid and hybrid-blocks, which know racks; native: the
+  // network copies messages from 256 KiB on, which the root sends once, and where it does not, or
+  // there are two members, the pipeline is taken. on_complete then waits until the members below
+  // this one in a tree, at the root all, have the message.
   std::string algorithm = "pipeline";
+  // Of native groups: the IP multicast address, with or without a port, as "239.1.2.3",
+  // "239.1.2.3:5000" or "[ff15::1]:5000". Empty: chosen by the id and the members among
+  // administratively scoped ones (RFC 2365).
+  std::string multicast_address = {};
   std::vector<int> racks = {};  // of each member, any numbers; empty: all in one
   // on_complete waits until all members have the message.
   bool delivery_all = false;
@@ -188,6 +195,10 @@ class Group {
   int rank() const noexcept;
   int size() const noexcept;
   std::uint64_t num_completed() const noexcept;
+  // ok: the network copies the group's long messages; again: not known yet; or why it does not,
+  // which the root knows of all members, and others of themselves. bad_argument: by another
+  // algorithm.
+  Status native() const;
   // Connections that this member's part needs; other groups share them.
   int num_neighbors() const noexcept;
 

@@ -1,0 +1,317 @@
+// Groups whose long messages the network copies: over IP multicast on the loopback, whose datagrams
+// the test loses, doubles, holds back and makes up. Contents never depend on them.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <deque>
+#include <map>
+#include <random>
+
+#include "mcast/group/wire.hpp"
+#include "mcast/native/channel.hpp"
+#include "mcast/native/packet_set.hpp"
+#include "mcast/native/window.hpp"
+#include "team.hpp"
+
+using namespace weft;
+using namespace weft::testing;
+
+namespace {
+
+// What happens to datagrams on their way; 0 to 1.
+struct Wire {
+  double loses = 0, doubles = 0, holds_back = 0, lies = 0;
+  bool loses_probes = false, loses_last = false;
+};
+
+std::mutex wire_lock;
+Wire wire;
+std::mt19937_64 wire_random(1);
+std::map<int, std::deque<std::vector<std::byte>>> held;  // by socket
+std::atomic<std::uint64_t> num_datagrams{0};
+
+void set_wire(const Wire& value) {
+  std::lock_guard guard(wire_lock);
+  wire = value;
+  held.clear();
+  num_datagrams.store(0);
+}
+bool happens(double probability) {
+  return std::uniform_real_distribution<double>(0, 1)(wire_random) < probability;
+}
+
+}  // namespace
+
+// What the sockets of this process receive.
+extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* limit) {
+  const auto result =
+      static_cast<int>(::syscall(SYS_recvmmsg, socket, messages, count, flags, limit));
+  std::lock_guard guard(wire_lock);
+  auto& late = held[socket];
+  const auto place = [&](mmsghdr& to, const std::vector<std::byte>& bytes) {
+    std::memcpy(to.msg_hdr.msg_iov->iov_base, bytes.data(), bytes.size());
+    to.msg_len = static_cast<unsigned>(bytes.size());
+  };
+  if (result <= 0) {
+    // Held-back ones come when all others are through.
+    if (late.empty() || !happens(0.2)) return result;
+    place(messages[0], late.front());
+    messages[0].msg_hdr.msg_flags = 0;
+    late.pop_front();
+    return 1;
+  }
+  std::deque<std::vector<std::byte>> come;
+  for (int i = 0; i < result; ++i) {
+    const auto* from = static_cast<const std::byte*>(messages[i].msg_hdr.msg_iov->iov_base);
+    std::vector<std::byte> bytes(from, from + messages[i].msg_len);
+    mcast::PacketHead head;
+    std::span<const std::byte> rest;
+    if (mcast::read_message(bytes, head, rest)) {
+      if (head.packet == mcast::kProbe
+              ? wire.loses_probes
+              : happens(wire.loses) || (wire.loses_last && happens(0.5) && rest.size() < 8000))
+        continue;
+    }
+    num_datagrams.fetch_add(1);
+    if (happens(wire.holds_back)) {
+      late.push_back(std::move(bytes));
+      continue;
+    }
+    if (happens(wire.doubles)) come.push_back(bytes);
+    if (happens(wire.lies)) {
+      // Anybody's datagram: another token, or a few bytes.
+      std::vector<std::byte> lie = bytes;
+      if (happens(0.5)) lie.resize(lie.size() / 2);
+      lie[static_cast<std::size_t>(wire_random() % 8)] ^= std::byte{1};
+      come.push_back(std::move(lie));
+    }
+    come.push_back(std::move(bytes));
+  }
+  int num_here = 0;
+  while (!come.empty() && num_here < static_cast<int>(count)) {
+    messages[num_here].msg_hdr.msg_flags = 0;
+    place(messages[num_here++], come.front());
+    come.pop_front();
+  }
+  for (auto& bytes : come) late.push_back(std::move(bytes));
+  if (num_here > 0) return num_here;
+  errno = EAGAIN;
+  return -1;
+}
+
+namespace {
+
+constexpr Way kOfi{"ofi", "ofi"};
+
+// A team whose Nodes listen on the loopback.
+struct NativeTeam : Team {
+  explicit NativeTeam(int size) : Team(kOfi, size) {
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      REQUIRE(members[i]->node().listen("127.0.0.1:0").ok());
+      REQUIRE(members[i]->node().address(addresses[i]).ok());
+    }
+  }
+};
+
+void require_messages(TeamGroup& group, const std::vector<std::vector<std::byte>>& messages) {
+  for (const auto& data : messages) REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+  group.require_closed();
+  for (std::size_t rank = 1; rank < group.inboxes.size(); ++rank) {
+    const Inbox& inbox = group.inboxes[rank];
+    REQUIRE(inbox.complete.size() == messages.size());
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      INFO("member " << rank << ", message " << i);
+      CHECK((inbox.complete[i] == messages[i]));
+    }
+  }
+}
+
+// Small ones, long ones, and those of few packets.
+std::vector<std::vector<std::byte>> some_messages() {
+  std::vector<std::vector<std::byte>> messages;
+  std::uint64_t seed = 1;
+  for (const std::size_t bytes :
+       {3'000'001ul, 0ul, 1ul, 262'144ul, 100'000ul, 262'143ul, 5ul, 1'000'000ul})
+    messages.push_back(pattern(bytes, seed++));
+  return messages;
+}
+
+}  // namespace
+
+TEST_CASE("the network copies long messages") {
+  for (const int size : {3, 4, 5, 7, 9}) {
+    INFO(size << " members");
+    set_wire({});
+    NativeTeam team(size);
+    TeamGroup group(team, 1, "native", 0);
+    group.require_ready();
+    require_messages(group, some_messages());
+    const Status native = group.groups[0]->native();
+    INFO(native.text());
+    CHECK(native.ok());
+    CHECK(num_datagrams.load() > 0);
+  }
+}
+
+TEST_CASE("contents do not depend on datagrams") {
+  const Wire wires[] = {{.loses = 0.01},
+                        {.loses = 0.2, .holds_back = 0.1},
+                        {.doubles = 0.5, .holds_back = 0.2},
+                        {.loses = 0.05, .doubles = 0.1, .holds_back = 0.1, .lies = 0.3},
+                        {.loses_last = true},
+                        {.loses = 0.6},
+                        {.loses = 1}};
+  for (const Wire& given : wires) {
+    INFO("loses " << given.loses << ", doubles " << given.doubles << ", holds back "
+                  << given.holds_back << ", lies " << given.lies);
+    set_wire(given);
+    NativeTeam team(6);
+    TeamGroup group(team, 2, "native", 0,
+                    [](GroupSettings& settings) { settings.delivery_all = settings.id == 2; });
+    group.require_ready();
+    require_messages(group, some_messages());
+    if (given.loses == 1) {
+      const Status native = group.groups[0]->native();
+      CHECK(native == Code::unsupported);
+      CHECK_THAT(native.text(), Catch::Contains("drops most packets"));
+    }
+  }
+  set_wire({});
+}
+
+TEST_CASE("posted buffers of messages that the network copies") {
+  set_wire({.loses = 0.1});
+  NativeTeam team(4);
+  TeamGroup group(team, 3, "native", 0);
+  group.require_ready();
+  const std::size_t bytes = 700'000;
+  std::vector<void*> memories;
+  for (std::size_t rank = 1; rank < 4; ++rank)
+    for (int i = 0; i < 3; ++i) {
+      memories.push_back(nullptr);
+      REQUIRE(team.members[rank]->node().allocate(bytes, memories.back()).ok());
+      REQUIRE(group.groups[rank]->post(memories.back(), bytes).ok());
+    }
+  std::vector<std::vector<std::byte>> messages;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) messages.push_back(pattern(bytes, seed));
+  require_messages(group, messages);
+  for (std::size_t rank = 1; rank < 4; ++rank) CHECK(group.inboxes[rank].num_incoming == 2);
+  set_wire({});
+}
+
+TEST_CASE("a network that brings no datagrams leaves a group to the pipeline") {
+  set_wire({.loses_probes = true});
+  NativeTeam team(3);
+  TeamGroup group(team, 4, "native", 0);
+  group.require_ready();
+  require_messages(group, some_messages());
+  const Status native = group.groups[0]->native();
+  CHECK(native == Code::unsupported);
+  CHECK_THAT(native.text(), Catch::Contains("heard no datagram within"));
+  set_wire({});
+}
+
+TEST_CASE("members without a network leave a group to the pipeline, and are named") {
+  set_wire({});
+  Team team(kWays[0], 3);  // Nodes that listen nowhere
+  TeamGroup group(team, 5, "native", 0);
+  group.require_ready();
+  require_messages(group, some_messages());
+  const Status native = group.groups[0]->native();
+  CHECK(native == Code::unsupported);
+  CHECK_THAT(native.text(), Catch::Contains("member ") && Catch::Contains("does not listen"));
+  TeamGroup pipeline(team, 6, "pipeline", 0);
+  pipeline.require_ready();
+  CHECK(pipeline.groups[0]->native() == Code::bad_argument);
+  pipeline.require_closed();
+}
+
+TEST_CASE("a member that leaves in the middle of a copied message is named") {
+  set_wire({.loses = 0.05});
+  for (const std::size_t leaver : {std::size_t{1}, std::size_t{4}}) {
+    NativeTeam team(5);
+    TeamGroup group(team, 7, "native", 0);
+    group.require_ready();
+    const auto data = pattern(50'000'000, 1);
+    REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+    const auto limit = std::chrono::steady_clock::now() + kDeadline;
+    while (num_datagrams.load() < 1000 && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    group.groups[leaver].reset();
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+      if (rank == leaver) continue;
+      const Status status = group.groups[rank]->close(30'000);
+      INFO(status.text());
+      CHECK(status == Code::cancelled);
+      CHECK_THAT(status.text(), Catch::Contains("member " + std::to_string(leaver)));
+    }
+  }
+  set_wire({});
+}
+
+TEST_CASE("multicast addresses of groups") {
+  set_wire({});
+  NativeTeam team(3);
+  for (const char* text : {"10.0.0.1", "239.1.2", "239.1.2.3:0", "239.1.2.3:70000", "[ff15::1", "x",
+                           "[fe80::1]:5000", "239.1.2.3:5x"}) {
+    INFO(text);
+    GroupSettings settings = team.settings(8, 0, "native", 0);
+    settings.multicast_address = text;
+    CHECK_THROWS_WITH(Group(*team.members[0], settings, {}), Catch::Contains(text));
+  }
+  GroupSettings settings = team.settings(8, 0, "chain", 0);
+  settings.multicast_address = "239.1.2.3";
+  CHECK_THROWS_WITH(Group(*team.members[0], settings, {}), Catch::Contains("chain"));
+  {
+    TeamGroup group(team, 9, "native", 0,
+                    [](GroupSettings& all) { all.multicast_address = "239.255.7.7:50123"; });
+    group.require_ready();
+    require_messages(group, some_messages());
+    CHECK(group.groups[0]->native().ok());
+  }
+  // An address of the other family: the pipeline, with the reason.
+  TeamGroup group(team, 10, "native", 0,
+                  [](GroupSettings& all) { all.multicast_address = "ff18::7"; });
+  group.require_ready();
+  require_messages(group, some_messages());
+  CHECK(group.groups[0]->native() == Code::unsupported);
+  // Members that differ.
+  TeamGroup differs(team, 11, "native", 0, [](GroupSettings& all) {
+    all.multicast_address = all.self == 2 ? "239.255.7.8" : "239.255.7.7";
+  });
+  const Status status = differs.groups[0]->ready();
+  CHECK(status == Code::bad_argument);
+  CHECK_THAT(status.text(), Catch::Contains("multicast address"));
+}
+
+TEST_CASE("sets of packets") {
+  using mcast::PacketSet;
+  PacketSet one(200), other(200);
+  for (const std::uint32_t packet : {0u, 63u, 64u, 199u}) one.add(packet);
+  one.add(63);
+  other.add(64);
+  CHECK(one.count() == 4);
+  CHECK(one.next(1) == 63);
+  CHECK(one.next(1, &other) == 64);
+  CHECK(one.next(65, &other) == 200);
+  one.remove(64);
+  one.remove(64);
+  CHECK(one.count() == 3);
+  CHECK(one.next(64) == 199);
+}
+
+TEST_CASE("the window grows without losses and halves with many") {
+  mcast::Window window(1000);
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(window.on_progress(window.size(), 0));
+  CHECK(window.size() == 1000);
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(window.on_progress(window.size(), window.size() / 20));
+  CHECK(window.size() == 1000);
+  CHECK_FALSE(window.on_progress(1000, 200));
+  CHECK(window.size() == 500);
+  CHECK_FALSE(window.on_progress(500, 400));
+  CHECK(window.on_progress(250, 200));
+  for (int i = 0; i < 100; ++i) window.on_progress(window.size(), window.size());
+  CHECK(window.size() == mcast::Window::kLeast);
+}

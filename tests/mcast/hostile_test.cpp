@@ -18,11 +18,16 @@ namespace {
 // Speaks the protocol as far as it must to be taken for member 2.
 class Hostile {
  public:
-  Hostile()
-      : node({.name = "hostile", .secret = "secret", .fabrics = "shm", .progress_thread = false}) {
+  // native: as if it could receive datagrams, had heard some and had all buffers.
+  explicit Hostile(bool is_native = false)
+      : node({.name = "hostile",
+              .secret = "secret",
+              .fabrics = is_native ? "ofi" : "shm",
+              .progress_thread = false}) {
+    if (is_native) REQUIRE(node.listen("127.0.0.1:0").ok());
     REQUIRE(node.address(address).ok());
     node.on_peer([this](const Peer& peer) { peers.push_back(peer); });
-    node.on_message([this](const Peer& peer, std::span<const std::byte> bytes) {
+    node.on_message([this, is_native](const Peer& peer, std::span<const std::byte> bytes) {
       HelloMessage hello;
       std::span<const std::byte> rest;
       if (!read_message(bytes, hello, rest) || hello.kind != Kind::hello) return;
@@ -30,6 +35,13 @@ class Hostile {
       hello.rank = 2;
       hello.handle = 77;
       send(peer, hello);
+      if (!is_native || peer.name() != "m1") return;  // its parent
+      const auto head = [&](Kind kind) {
+        return Head{.kind = kind, .rank = 2, .group = hello.group, .to = handle};
+      };
+      send(peer, JoinedMessage{head(Kind::joined), 1472, 100});
+      send(peer, head(Kind::heard));
+      send(peer, CountMessage{head(Kind::able), 10});
     });
   }
   template <class Message>
@@ -56,19 +68,25 @@ class Hostile {
 }  // namespace
 
 TEST_CASE("a member that sends anything harms nobody") {
+  const bool is_native = GENERATE(false, true);
   int num_failed = 0;
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
-    Team team(kWays[0], 2);
-    Hostile hostile;
+    Team team(is_native ? Way{"ofi", "ofi"} : kWays[0], 2);
+    for (std::size_t i = 0; is_native && i < 2; ++i) {
+      REQUIRE(team.members[i]->node().listen("127.0.0.1:0").ok());
+      REQUIRE(team.members[i]->node().address(team.addresses[i]).ok());
+    }
+    Hostile hostile(is_native);
     team.addresses.push_back(hostile.address);
     Inbox inboxes[2];
     std::vector<std::unique_ptr<Group>> groups;
     for (int rank = 0; rank < 2; ++rank)
-      groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank)],
-                                               team.settings(1, rank, "pipeline", 1024),
-                                               inboxes[rank].events()));
+      groups.push_back(std::make_unique<Group>(
+          *team.members[static_cast<std::size_t>(rank)],
+          team.settings(1, rank, is_native ? "native" : "pipeline", is_native ? 0 : 1024),
+          inboxes[rank].events()));
     // Whoever's address is less connects.
     for (int rank = 0; rank < 2; ++rank) {
       if (team.addresses[static_cast<std::size_t>(rank)] < hostile.address) continue;
@@ -80,7 +98,7 @@ TEST_CASE("a member that sends anything harms nobody") {
     while (hostile.handle == 0 && std::chrono::steady_clock::now() < limit)
       hostile.node.wait_some(10);
     REQUIRE(hostile.handle != 0);
-    const auto data = pattern(20'000, seed);
+    const auto data = pattern(is_native ? 300'000 : 20'000, seed);
     const Status sent = groups[0]->send(data.data(), data.size());
     INFO(sent.text());
     REQUIRE(sent.ok());
@@ -165,7 +183,9 @@ class SecondMember {
     say(peer, message);
   }
   void join(const Peer& peer) {
-    say(peer, Head{.kind = Kind::joined, .rank = 1, .group = hello.group, .to = hello.handle});
+    say(peer,
+        JoinedMessage{
+            {.kind = Kind::joined, .rank = 1, .group = hello.group, .to = hello.handle}, 0, 0});
   }
   void fail(const Peer& peer, std::uint64_t group) {
     FailedMessage message{};
@@ -352,7 +372,7 @@ TEST_CASE("a member that ends between the credit for a block and the block is na
       hello.rank = 2;
       hello.handle = 77;
       dying->send(peer, hello);
-      if (by == 1) dying->send(peer, head(Kind::joined, 1));
+      if (by == 1) dying->send(peer, JoinedMessage{head(Kind::joined, 1), 0, 0});
     }
     if (got.kind == Kind::announce)
       for (const int to : {0, 1}) {

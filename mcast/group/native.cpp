@@ -27,7 +27,7 @@ constexpr auto kProbeEvery = std::chrono::milliseconds(5);
 // Without progress for so long, or kRoundTrips, the last packets are taken for lost.
 constexpr auto kStalled = std::chrono::milliseconds(20);
 constexpr int kRoundTrips = 4;
-constexpr std::size_t kBatch = 32;
+constexpr std::size_t kBatch = 64;
 constexpr std::chrono::microseconds kTick{1000};
 // While packets come, a thread that sleeps takes what came meanwhile at once: each by itself would
 // cost a wakening. The channel has room for some milliseconds of a fast network.

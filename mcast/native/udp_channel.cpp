@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@ namespace weft::mcast {
 
 namespace {
 
-constexpr std::size_t kDatagrams = 32;
+constexpr std::size_t kMostSegments = 64, kMostBytes = 65507;  // of the kernel's at a time
+constexpr std::size_t kReads = 8;
 // Jumbo frames; the loopback would take more than a packet of any network.
 constexpr std::size_t kMostMtu = 9000;
 constexpr std::size_t kIpv4Heads = 28, kIpv6Heads = 48;
@@ -91,15 +93,21 @@ class UdpChannel : public Channel {
     return {Code::unsupported, fmt::format("{} for multicast to {} through {}: {}", what, name_,
                                            interface_, std::strerror(errno))};
   }
+  std::size_t send_some(std::span<const Datagram> datagrams, Status& status);
+  bool read_socket();
   bool join(const ChannelAddress& address, unsigned index);
   bool aim(const ChannelAddress& address);
 
   Descriptor socket_;
   std::string name_, interface_;
   std::size_t datagram_max_ = 0, room_ = 0;
-  std::vector<std::byte> bytes_;  // kDatagrams datagrams that have come
-  std::array<std::size_t, kDatagrams> lengths_{};
+  bool cuts_ = true;  // the kernel takes several datagrams as one
+  // What has come: kReads times kMostBytes, each of datagrams one after the other.
+  std::vector<std::byte> bytes_;
+  std::array<std::size_t, kReads> lengths_{}, segments_{};
   std::size_t num_here_ = 0, num_taken_ = 0;
+  std::span<const std::byte> rest_;  // of the one that is taken apart
+  std::size_t segment_ = 0;
 };
 
 bool UdpChannel::join(const ChannelAddress& address, unsigned index) {
@@ -167,63 +175,118 @@ Status UdpChannel::open(const ChannelAddress& address, bool is_root) {
   // The kernel counts a datagram with its bookkeeping, and the memory that it lies in.
   room_ = static_cast<std::size_t>(got) / (std::bit_ceil(datagram_max_ + 512) + 256);
   if (!join(address, index)) return refused("no joining");
-  bytes_.resize(kDatagrams * datagram_max_);
+  // Those that come one after the other are then given as one. It may be missing.
+  const int one = 1;
+  set(SOL_UDP, UDP_GRO, one);
+  bytes_.resize(kReads * kMostBytes);
   return {};
 }
 
 std::size_t UdpChannel::send(std::span<const Datagram> datagrams, Status& status) {
   std::size_t num_sent = 0;
   while (num_sent < datagrams.size()) {
-    const std::size_t count = std::min(kDatagrams, datagrams.size() - num_sent);
-    std::array<mmsghdr, kDatagrams> messages{};
-    std::array<std::array<iovec, 2>, kDatagrams> parts;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Datagram& datagram = datagrams[num_sent + i];
-      parts[i] = {iovec{const_cast<std::byte*>(datagram.head.data()), datagram.head.size()},
-                  iovec{const_cast<std::byte*>(datagram.body.data()), datagram.body.size()}};
-      messages[i].msg_hdr.msg_iov = parts[i].data();
-      messages[i].msg_hdr.msg_iovlen = parts[i].size();
-    }
-    const int result =
-        ::sendmmsg(socket_.get(), messages.data(), static_cast<unsigned>(count), MSG_NOSIGNAL);
-    if (result < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN)
-        status = Code::again;
-      else if (errno == ENOBUFS || errno == ENOMEM)
-        status = Code::no_memory;
-      else
-        status = refused("no sending");
-      break;
-    }
-    num_sent += static_cast<std::size_t>(result);
+    const std::size_t count = send_some(datagrams.subspan(num_sent), status);
+    if (count == 0) break;
+    num_sent += count;
   }
   return num_sent;
 }
 
-bool UdpChannel::receive(std::span<const std::byte>& datagram) {
-  while (num_taken_ == num_here_) {
-    std::array<mmsghdr, kDatagrams> messages{};
-    std::array<iovec, kDatagrams> parts;
-    for (std::size_t i = 0; i < kDatagrams; ++i) {
-      parts[i] = {bytes_.data() + i * datagram_max_, datagram_max_};
-      messages[i].msg_hdr.msg_iov = &parts[i];
-      messages[i].msg_hdr.msg_iovlen = 1;
+// Datagrams of one length, of which the last may be shorter, go to the kernel as one, which the
+// interface cuts.
+std::size_t UdpChannel::send_some(std::span<const Datagram> datagrams, Status& status) {
+  std::array<iovec, 2 * kMostSegments> parts;
+  const std::size_t length = datagrams[0].head.size() + datagrams[0].body.size();
+  std::size_t count = 0;
+  for (bool is_last = false; !is_last && count < datagrams.size() && count < kMostSegments &&
+                             (count + 1) * length <= kMostBytes && (count == 0 || cuts_);
+       ++count) {
+    const Datagram& datagram = datagrams[count];
+    const std::size_t bytes = datagram.head.size() + datagram.body.size();
+    if (bytes > length) break;
+    is_last = bytes < length;
+    parts[2 * count] = {const_cast<std::byte*>(datagram.head.data()), datagram.head.size()};
+    parts[2 * count + 1] = {const_cast<std::byte*>(datagram.body.data()), datagram.body.size()};
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = 2 * count;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t))] = {};
+  if (count > 1) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* segment = CMSG_FIRSTHDR(&message);
+    segment->cmsg_level = SOL_UDP;
+    segment->cmsg_type = UDP_SEGMENT;
+    segment->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+    const auto value = static_cast<std::uint16_t>(length);
+    std::memcpy(CMSG_DATA(segment), &value, sizeof value);
+  }
+  while (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    if (count > 1 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
+      // The interface computes no checksums, or the kernel is old.
+      cuts_ = false;
+      return send_some(datagrams, status);
     }
-    const int result =
-        ::recvmmsg(socket_.get(), messages.data(), kDatagrams, MSG_DONTWAIT, nullptr);
-    if (result <= 0) {
-      if (result < 0 && errno == EINTR) continue;
+    if (errno == EAGAIN)
+      status = Code::again;
+    else if (errno == ENOBUFS || errno == ENOMEM)
+      status = Code::no_memory;
+    else
+      status = refused("no sending");
+    return 0;
+  }
+  return count;
+}
+
+bool UdpChannel::receive(std::span<const std::byte>& datagram) {
+  while (rest_.empty()) {
+    if (num_taken_ < num_here_) {
+      rest_ = {bytes_.data() + num_taken_ * kMostBytes, lengths_[num_taken_]};
+      segment_ = segments_[num_taken_++];
+    } else if (!read_socket()) {
       return false;  // nothing, or an error of the network, which is a loss
     }
-    num_here_ = static_cast<std::size_t>(result);
-    num_taken_ = 0;
-    // A longer datagram is not the root's.
-    for (std::size_t i = 0; i < num_here_; ++i)
-      lengths_[i] = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0 ? 0 : messages[i].msg_len;
   }
-  datagram = {bytes_.data() + num_taken_ * datagram_max_, lengths_[num_taken_]};
-  ++num_taken_;
+  datagram = rest_.first(std::min(segment_, rest_.size()));
+  rest_ = rest_.subspan(datagram.size());
+  return true;
+}
+
+bool UdpChannel::read_socket() {
+  std::array<mmsghdr, kReads> messages{};
+  std::array<iovec, kReads> parts;
+  struct alignas(cmsghdr) Control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+  };
+  std::array<Control, kReads> controls{};
+  for (std::size_t i = 0; i < kReads; ++i) {
+    parts[i] = {bytes_.data() + i * kMostBytes, kMostBytes};
+    msghdr& message = messages[i].msg_hdr;
+    message.msg_iov = &parts[i];
+    message.msg_iovlen = 1;
+    message.msg_control = controls[i].bytes;
+    message.msg_controllen = sizeof controls[i].bytes;
+  }
+  int result = 0;
+  do {
+    result = ::recvmmsg(socket_.get(), messages.data(), kReads, MSG_DONTWAIT, nullptr);
+  } while (result < 0 && errno == EINTR);
+  if (result <= 0) return false;
+  num_taken_ = 0;
+  num_here_ = static_cast<std::size_t>(result);
+  for (std::size_t i = 0; i < num_here_; ++i) {
+    msghdr& message = messages[i].msg_hdr;
+    lengths_[i] = segments_[i] = messages[i].msg_len;
+    for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
+         item = CMSG_NXTHDR(&message, item)) {
+      if (item->cmsg_level != SOL_UDP || item->cmsg_type != UDP_GRO) continue;
+      int value = 0;
+      std::memcpy(&value, CMSG_DATA(item), sizeof value);
+      if (value > 0) segments_[i] = static_cast<std::size_t>(value);
+    }
+  }
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Groups whose long messages the network copies: over IP multicast on the loopback, whose datagrams
 // the test loses, doubles, holds back and makes up. Contents never depend on them.
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,7 +30,11 @@ struct Wire {
 std::mutex wire_lock;
 Wire wire;
 std::mt19937_64 wire_random(1);
-std::map<int, std::deque<std::vector<std::byte>>> held;  // by socket
+using Queue = std::deque<std::vector<std::byte>>;
+struct Held {
+  Queue come, late;
+};
+std::map<int, Held> held;  // by socket
 std::atomic<std::uint64_t> num_datagrams{0};
 
 void set_wire(const Wire& value) {
@@ -42,60 +47,59 @@ bool happens(double probability) {
   return std::uniform_real_distribution<double>(0, 1)(wire_random) < probability;
 }
 
+void pass(std::span<const std::byte> datagram, Queue& come, Queue& late) {
+  std::vector<std::byte> bytes(datagram.begin(), datagram.end());
+  mcast::PacketHead head;
+  std::span<const std::byte> rest;
+  if (mcast::read_message(bytes, head, rest)) {
+    if (head.packet == mcast::kProbe
+            ? wire.loses_probes
+            : happens(wire.loses) || (wire.loses_last && happens(0.5) && rest.size() < 8000))
+      return;
+  }
+  num_datagrams.fetch_add(1);
+  if (happens(wire.holds_back)) return late.push_back(std::move(bytes));
+  if (happens(wire.doubles)) come.push_back(bytes);
+  if (happens(wire.lies)) {
+    // Anybody's datagram: another token, or a few bytes.
+    std::vector<std::byte> lie = bytes;
+    if (happens(0.5)) lie.resize(lie.size() / 2);
+    lie[static_cast<std::size_t>(wire_random() % 8)] ^= std::byte{1};
+    come.push_back(std::move(lie));
+  }
+  come.push_back(std::move(bytes));
+}
+
 }  // namespace
 
-// What the sockets of this process receive.
+// What the sockets of this process receive: each datagram by itself.
 extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags, timespec* limit) {
-  const auto result =
-      static_cast<int>(::syscall(SYS_recvmmsg, socket, messages, count, flags, limit));
   std::lock_guard guard(wire_lock);
-  auto& late = held[socket];
-  const auto place = [&](mmsghdr& to, const std::vector<std::byte>& bytes) {
-    std::memcpy(to.msg_hdr.msg_iov->iov_base, bytes.data(), bytes.size());
-    to.msg_len = static_cast<unsigned>(bytes.size());
-  };
-  if (result <= 0) {
+  auto& [come, late] = held[socket];
+  if (come.empty()) {
+    const auto result =
+        static_cast<int>(::syscall(SYS_recvmmsg, socket, messages, count, flags, limit));
+    if (result <= 0 && late.empty()) return result;
+    for (int i = 0; i < result; ++i) {
+      msghdr& message = messages[i].msg_hdr;
+      std::size_t length = messages[i].msg_len;
+      for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
+           item = CMSG_NXTHDR(&message, item))
+        if (item->cmsg_type == UDP_GRO) length = *reinterpret_cast<const int*>(CMSG_DATA(item));
+      const auto* from = static_cast<const std::byte*>(message.msg_iov->iov_base);
+      for (std::size_t at = 0; at < messages[i].msg_len; at += length)
+        pass({from + at, std::min(length, messages[i].msg_len - at)}, come, late);
+    }
     // Held-back ones come when all others are through.
-    if (late.empty() || !happens(0.2)) return result;
-    place(messages[0], late.front());
-    messages[0].msg_hdr.msg_flags = 0;
-    late.pop_front();
-    return 1;
-  }
-  std::deque<std::vector<std::byte>> come;
-  for (int i = 0; i < result; ++i) {
-    const auto* from = static_cast<const std::byte*>(messages[i].msg_hdr.msg_iov->iov_base);
-    std::vector<std::byte> bytes(from, from + messages[i].msg_len);
-    mcast::PacketHead head;
-    std::span<const std::byte> rest;
-    if (mcast::read_message(bytes, head, rest)) {
-      if (head.packet == mcast::kProbe
-              ? wire.loses_probes
-              : happens(wire.loses) || (wire.loses_last && happens(0.5) && rest.size() < 8000))
-        continue;
-    }
-    num_datagrams.fetch_add(1);
-    if (happens(wire.holds_back)) {
-      late.push_back(std::move(bytes));
-      continue;
-    }
-    if (happens(wire.doubles)) come.push_back(bytes);
-    if (happens(wire.lies)) {
-      // Anybody's datagram: another token, or a few bytes.
-      std::vector<std::byte> lie = bytes;
-      if (happens(0.5)) lie.resize(lie.size() / 2);
-      lie[static_cast<std::size_t>(wire_random() % 8)] ^= std::byte{1};
-      come.push_back(std::move(lie));
-    }
-    come.push_back(std::move(bytes));
+    if (result <= 0 && happens(0.2)) come.swap(late);
   }
   int num_here = 0;
-  while (!come.empty() && num_here < static_cast<int>(count)) {
-    messages[num_here].msg_hdr.msg_flags = 0;
-    place(messages[num_here++], come.front());
-    come.pop_front();
+  for (; !come.empty() && num_here < static_cast<int>(count); ++num_here, come.pop_front()) {
+    std::memcpy(messages[num_here].msg_hdr.msg_iov->iov_base, come.front().data(),
+                come.front().size());
+    messages[num_here].msg_len = static_cast<unsigned>(come.front().size());
+    messages[num_here].msg_hdr.msg_controllen = 0;
   }
-  for (auto& bytes : come) late.push_back(std::move(bytes));
   if (num_here > 0) return num_here;
   errno = EAGAIN;
   return -1;

@@ -149,6 +149,7 @@ Status Receiver::join(std::istringstream& words) {
     settings.members.push_back(address);
   }
   settings.block_bytes = kBlockBytes;
+  settings.algorithm = "native";
   settings.small_bytes = 0;
   group_.reset();
   group_ = std::make_unique<Group>(

@@ -18,7 +18,7 @@
 namespace weft::copy {
 
 // Counts the changes of records and of the lines that sender and receiver exchange (receiver.hpp).
-inline constexpr unsigned kCopyVersion = 2;
+inline constexpr unsigned kCopyVersion = 3;
 
 // Block size of the group. Members that fall out of step wait longer for larger blocks:
 // docs/use/multicast.md has measurements.

@@ -136,6 +136,7 @@ void Sender::form_group() {
     settings.id = ++group_id_;
     settings.members.push_back(own_);
     settings.block_bytes = kBlockBytes;
+    settings.algorithm = "native";
     settings.small_bytes = 0;
     std::string line;
     for (const Remote* remote : live) settings.members.push_back(remote->address);

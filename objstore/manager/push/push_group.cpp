@@ -43,6 +43,7 @@ Status PushGroup::take_part(Multicast& multicast, const PushGroupSettings& setti
   of_group.members = settings.members;
   of_group.self = settings.self;
   of_group.block_bytes = settings.block_bytes;
+  of_group.algorithm = "native";
   of_group.create_timeout_ms = kComeMs;
   GroupEvents events;
   // Given once: the first message may be sealed by now, and read by others.

@@ -43,6 +43,25 @@ double pipeline_bound_us(int num_members, std::uint64_t bytes, std::uint64_t blo
          hops * (network.latency_us + network.jitter_us / 2);
 }
 
+Simulated simulate_native(int num_members, std::uint64_t bytes, const Racks& racks,
+                          const Network& network) {
+  Simulated result{.done_us = std::vector<double>(static_cast<std::size_t>(num_members), 0)};
+  if (num_members < 2) return result;
+  double rate = network.rate / 1e6;
+  if (network.slow_member >= 0) rate *= network.slow_factor;
+  if (network.oversubscription > 0 && racks.num_racks() > 1)
+    for (int rack = 0; rack < racks.num_racks(); ++rack)
+      rate = std::min(rate, network.rate / 1e6 * static_cast<double>(racks.members(rack).size()) /
+                                network.oversubscription);
+  const double latency_us = network.latency_us + network.jitter_us / 2;
+  const double hops = ceil_log2(num_members);
+  const double stream_us = static_cast<double>(bytes) / rate;
+  result.first_us = 2 * hops * latency_us + stream_us * (1 + hops * network.loss) + latency_us;
+  result.last_us = result.first_us + (network.loss > 0 ? 2 * hops * latency_us : 0);
+  std::fill(result.done_us.begin() + 1, result.done_us.end(), result.last_us);
+  return result;
+}
+
 Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t bytes,
                    std::uint64_t block_bytes, const Racks& racks, const Network& network) {
   const auto num_blocks = static_cast<std::uint32_t>(

@@ -26,7 +26,8 @@ struct Network {
   std::uint64_t seed = 1;
   int slow_member = -1;  // its link has rate * slow_factor
   double slow_factor = 1;
-  int lanes = 0;  // of the binomial pipeline; 0: chosen by the latency with jitter
+  int lanes = 0;    // of the binomial pipeline; 0: chosen by the latency with jitter
+  double loss = 0;  // share of a native group's packets that a receiver lacks
 };
 
 struct Simulated {
@@ -42,6 +43,14 @@ struct Simulated {
 // With whole blocks these are blocks + ceil(log2 n) - 1 times of a block and that latency.
 double pipeline_bound_us(int num_members, std::uint64_t bytes, std::uint64_t block_bytes,
                          const Network& network);
+
+// A native group's transfer, by a formula. The network copies packets at the rate of the slowest
+// link (a rack's uplink carries each once), and the receivers' buffers are known before, which
+// takes the way down the tree of members and up again. The root repairs for its children in the
+// tree, the others for theirs meanwhile; those of the farthest members come a way down the tree
+// later.
+Simulated simulate_native(int num_members, std::uint64_t bytes, const Racks& racks,
+                          const Network& network);
 
 Simulated simulate(const Algorithm& algorithm, int num_members, std::uint64_t bytes,
                    std::uint64_t block_bytes, const Racks& racks, const Network& network);

@@ -34,9 +34,10 @@ int run(Options& options) {
              "blocks", "steps", "first done us", "last done us", "MB/s", "lanes", "bound us");
   for (const int members : options.members)
     for (const std::string& name : options.algorithms) {
-      const Algorithm* algorithm = find_algorithm(name);
-      if (algorithm == nullptr) {
-        std::string names;
+      const bool is_native = name == "native";
+      const Algorithm* algorithm = is_native ? nullptr : find_algorithm(name);
+      if (algorithm == nullptr && !is_native) {
+        std::string names = " native";
         for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
         return refuse(fmt::format("unknown algorithm {}; known:{}", name, names));
       }
@@ -50,7 +51,9 @@ int run(Options& options) {
                                             : member / in_rack);
       const Racks racks(rack_of, members);
       const Simulated simulated =
-          simulate(*algorithm, members, options.bytes, options.block_bytes, racks, options.network);
+          is_native ? simulate_native(members, options.bytes, racks, options.network)
+                    : simulate(*algorithm, members, options.bytes, options.block_bytes, racks,
+                               options.network);
       const auto blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(
           1, (options.bytes + options.block_bytes - 1) / options.block_bytes));
       const bool is_pipeline = algorithm == &kBinomialPipeline;
@@ -59,8 +62,9 @@ int run(Options& options) {
                              network.delay_probability <= 0 && network.slow_member < 0;
       fmt::print(
           "{:<14} {:>7} {:>8} {:>8} {:>14.0f} {:>14.0f} {:>10.2f} {:>6} {:>12}\n", name, members,
-          blocks, algorithm->num_steps({members, blocks, &racks}), simulated.first_us,
-          simulated.last_us,
+          is_native ? "" : fmt::format("{}", blocks),
+          is_native ? "" : fmt::format("{}", algorithm->num_steps({members, blocks, &racks})),
+          simulated.first_us, simulated.last_us,
           simulated.last_us > 0 ? static_cast<double>(options.bytes) / simulated.last_us : 0,
           is_pipeline ? fmt::format("{}", simulated.lanes) : "",
           has_bound ? fmt::format("{:.0f}", pipeline_bound_us(members, options.bytes,
@@ -114,6 +118,10 @@ int main(int argc, char** argv) {
       .option("--lanes", options.network.lanes,
               "pipelines of `pipeline` that take turns (chosen by the latency)")
       .range(0, 1000);
+  command
+      .option("--loss", options.network.loss,
+              "share of a native group's packets that a receiver lacks (0)")
+      .range_real(0.0, 1.0);
   command.option("--seed", options.network.seed, "seed of the delays");
   command.option("--slow-member", options.network.slow_member, "member with a slower link")
       .not_negative();

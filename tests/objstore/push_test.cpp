@@ -480,9 +480,12 @@ TEST_CASE("who pushes cannot change what has come") {
     first.insert(first.end(), metadata.begin(), metadata.end());
     const std::vector<std::byte> second(bytes, std::byte{0x55});
     {
-      Group group(
-          multicast,
-          {.id = bytes, .members = {address, ready.members[0].address}, .block_bytes = 65536}, {});
+      Group group(multicast,
+                  {.id = bytes,
+                   .members = {address, ready.members[0].address},
+                   .block_bytes = 65536,
+                   .algorithm = "native"},
+                  {});
       REQUIRE(group.send(first.data(), bytes));
       CHECK(other.expect_message(to, PeerKind::push_end, bytes).code == 0);
       check_has(store, id_of(bytes), bytes - 10);

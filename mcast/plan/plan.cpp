@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mcast/routing/hops.hpp"
+
 namespace weft::mcast {
 
 namespace {
@@ -59,6 +61,24 @@ Status make_plan(const Topology& topology, const std::vector<Group>& groups,
       plan->routes[g].tree = &tree;
       plan->routes[g].height = height;
     }
+  }
+  Hops hops(topology);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    Plan::GroupRoute& route = plan->routes[g];
+    if (members[g].empty()) continue;
+    hops.prepare();
+    const auto switch_of = [&](uint32_t member) { return topology.endpoints[member].on_switch; };
+    const auto cable_of = [&](uint32_t member) {  // of a host to its switch
+      return topology.endpoints[member].switch_port == 0 ? 0u : 1u;
+    };
+    const uint32_t first = members[g].front();
+    const uint8_t* row = hops.row(switch_of(first));
+    for (const uint32_t member : members[g])
+      if (member != first)
+        route.pipeline_cables += row[switch_of(member)] + cable_of(first) + cable_of(member);
+    if (route.tree == nullptr) continue;
+    route.tree_cables = route.tree->links.size();
+    for (const uint32_t member : members[g]) route.tree_cables += cable_of(member);
   }
   plan->figures = measure(topology, plan->trees);
   const Served served = served_groups(groups, plan->trees);

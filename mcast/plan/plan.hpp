@@ -17,6 +17,9 @@ struct Plan {
     const Tree* tree = nullptr;  // nullptr: the binomial pipeline
     uint32_t height = 0;         // hops from the tree's root to the farthest member's switch
     std::string why;             // it gets no tree
+    // Cables that a packet crosses until all members have it: by the tree, each once; between the
+    // members, as the pipeline sends, as many as lie between the first one and each other.
+    uint64_t tree_cables = 0, pipeline_cables = 0;
   };
   std::vector<Tree> trees;
   std::vector<GroupRoute> routes;

@@ -42,6 +42,9 @@ try:
         return made, trees
 
     made, trees = plan()
+    # A tree crosses each cable once: never more than a cable a member and one to each other switch.
+    for group in trees:
+        assert group['members'] <= group['cables'] < group['pipeline_cables'], group
     assert len(trees) == 200 and made['groups'][-1]['why'] == '2 members', made['groups'][-1]
     fewer = None
     for entries in (64, 16, 3):

@@ -41,28 +41,38 @@ nlohmann::json to_json(const std::vector<Group>& groups, const Plan& plan) {
       one["mlid"] = kFirstMlid + route.tree->color;
       one["height"] = route.height;
       one["switches"] = route.tree->switches.size();
+      one["cables"] = route.tree_cables;
     } else {
       one["why"] = route.why;
     }
+    one["pipeline_cables"] = route.pipeline_cables;
     all["groups"].push_back(std::move(one));
   }
   return all;
 }
 
 void print(const std::vector<Group>& groups, const Plan& plan) {
-  fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", "group", "members", "way", "MLID", "height",
-             "why no tree");
+  fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7} {:>7} {:>10}  {}\n", "group", "members", "way",
+             "MLID", "height", "cables", "pipeline's", "why no tree");
   for (std::size_t g = 0; g < std::min(groups.size(), kShown); ++g) {
     const Plan::GroupRoute& route = plan.routes[g];
     if (route.tree != nullptr)
-      fmt::print("{:<20} {:>8}  {:<9} {:>#7x} {:>7}\n", groups[g].id, groups[g].members.size(),
-                 "tree", kFirstMlid + route.tree->color, route.height);
+      fmt::print("{:<20} {:>8}  {:<9} {:>#7x} {:>7} {:>7} {:>10}\n", groups[g].id,
+                 groups[g].members.size(), "tree", kFirstMlid + route.tree->color, route.height,
+                 route.tree_cables, route.pipeline_cables);
     else
-      fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7}  {}\n", groups[g].id, groups[g].members.size(),
-                 "pipeline", "", "", route.why);
+      fmt::print("{:<20} {:>8}  {:<9} {:>7} {:>7} {:>7} {:>10}  {}\n", groups[g].id,
+                 groups[g].members.size(), "pipeline", "", "", "", route.pipeline_cables,
+                 route.why);
   }
   if (groups.size() > kShown)
     fmt::print("... and {} more; --json has all\n", groups.size() - kShown);
+  uint64_t by_trees = 0, by_pipeline = 0;
+  for (const Plan::GroupRoute& route : plan.routes)
+    if (route.tree != nullptr) {
+      by_trees += route.tree_cables;
+      by_pipeline += route.pipeline_cables;
+    }
   const auto num_by_tree =
       std::ranges::count_if(plan.routes, [](const auto& route) { return route.tree != nullptr; });
   fmt::print(
@@ -70,6 +80,10 @@ void print(const std::vector<Group>& groups, const Plan& plan) {
       "the pipeline\n",
       num_by_tree, plan.trees.size(), plan.figures.colors, plan.figures.max_efi,
       groups.size() - static_cast<std::size_t>(num_by_tree));
+  if (by_trees > 0)
+    fmt::print(
+        "by the trees a packet of each of these groups crosses {} cables, by the pipeline {}\n",
+        by_trees, by_pipeline);
 }
 
 }  // namespace

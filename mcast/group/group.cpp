@@ -447,6 +447,7 @@ void GroupImpl::note_have() {
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child) least = std::min(least, neighbor.num_have);
   if (least <= num_reported_have_) return;
+  if (!settings_.delivery_all && !has_copied(num_reported_have_, least)) return;
   num_reported_have_ = least;
   if (is_root()) {
     num_stable_ = least;

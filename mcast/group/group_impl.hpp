@@ -241,6 +241,8 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool is_copied(std::uint64_t bytes) const;
   bool can_be_copied(const Arrival& arrival) const;
   bool waits_native() const;
+  // Whether there is a message that the network copies among those of these numbers.
+  bool has_copied(std::uint64_t from, std::uint64_t to) const;
   void add_copied(Message& message);
   bool advance_native(Clock::time_point now, std::size_t& budget);
   bool probe(Clock::time_point now);

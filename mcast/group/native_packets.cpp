@@ -152,12 +152,19 @@ void GroupImpl::note_able() {
   std::uint64_t least = native.num_able;
   for (const Neighbor& neighbor : neighbors_)
     if (neighbor.is_child) least = std::min(least, neighbor.num_able);
-  if (least <= native.num_all_able) return;
+  if (!has_copied(native.num_all_able, least)) return;
   native.num_all_able = least;
   if (is_root())
     multicast_.make_active(*this);
   else if (native.state != NativeState::off)
     send_to(*find(parent_), CountMessage{{.kind = Kind::able}, least});
+}
+
+// Of messages that the network does not copy nobody waits for these counts.
+bool GroupImpl::has_copied(std::uint64_t from, std::uint64_t to) const {
+  return std::ranges::any_of(messages_, [&](const auto& item) {
+    return item->copied != nullptr && item->sequence >= from && item->sequence < to;
+  });
 }
 
 // Repair.

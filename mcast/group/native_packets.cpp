@@ -45,7 +45,7 @@ bool GroupImpl::receive_packets(Clock::time_point now) {
     give_up_native({Code::unsupported, "no datagram of the root comes here"});
   if (native.num_sent > before && native.num_sent > kReorder)
     look_for_lacks(native.num_sent - kReorder);
-  if (native.mark > native.num_looked_at && !any && now - native.last_heard > kQuiet) {
+  if (native.mark > native.num_looked_at && now - native.last_heard > kQuiet) {
     native.num_sent = std::max(native.num_sent, native.mark);
     look_for_lacks(native.mark);
   }

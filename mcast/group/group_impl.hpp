@@ -230,7 +230,8 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     Clock::duration round_trip{};
     std::uint64_t timed = 0;  // packets sent at timed_at; 0: none is timed
     std::uint64_t num_there = 0, num_lost_there = 0;
-    bool waits_for_queue = false;  // of the interface
+    bool waits_for_queue = false;                 // of the interface
+    std::optional<Clock::time_point> full_since;  // that queue
   };
   void open_native();
   Status find_address(ChannelAddress& address) const;

@@ -27,6 +27,8 @@ constexpr auto kProbeEvery = std::chrono::milliseconds(5);
 // Without progress for so long, or kRoundTrips, the last packets are taken for lost.
 constexpr auto kStalled = std::chrono::milliseconds(20);
 constexpr int kRoundTrips = 4;
+// An interface that takes no datagram for so long takes none of this length, or is stuck.
+constexpr auto kFullFor = std::chrono::seconds(1);
 constexpr std::size_t kBatch = 64;
 constexpr std::chrono::microseconds kTick{1000};
 // While packets come, a thread that sleeps takes what came meanwhile at once: each by itself would
@@ -252,6 +254,7 @@ bool GroupImpl::send_packets(Message& message, Clock::time_point now) {
       if (ahead == 0) native.last_progress = now;
       message.copied->num_sent += static_cast<std::uint32_t>(num_sent);
       native.num_sent += num_sent;
+      native.full_since.reset();
       if (native.timed == 0) {
         native.timed = native.num_sent;
         native.timed_at = now;
@@ -260,11 +263,14 @@ bool GroupImpl::send_packets(Message& message, Clock::time_point now) {
     }
     if (num_sent == count) continue;
     native.waits_for_queue = status == Code::again;
-    if (!is_queue_full(status)) {
-      give_up_native(status);
-      return true;
-    }
-    break;
+    if (is_queue_full(status) && !native.full_since) native.full_since = now;
+    if (is_queue_full(status) && now - *native.full_since > kFullFor)
+      status = {Code::unsupported,
+                fmt::format("the queue of the root's interface has been full for {} s",
+                            kFullFor.count())};
+    if (is_queue_full(status)) break;
+    give_up_native(status);
+    return true;
   }
   return any;
 }

@@ -25,6 +25,10 @@ namespace {
 struct Wire {
   double loses = 0, doubles = 0, holds_back = 0, lies = 0;
   bool loses_probes = false, loses_last = false;
+  // The queue of the root's interface takes nothing: it has taken so many datagrams.
+  int num_taken = -1;             // -1: takes all
+  double refuses = 0;             // and has sent them to members of this host nevertheless
+  std::uint64_t num_foreign = 0;  // somebody else's, whenever a socket is looked at
 };
 
 std::mutex wire_lock;
@@ -79,7 +83,7 @@ extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags
   if (come.empty()) {
     const auto result =
         static_cast<int>(::syscall(SYS_recvmmsg, socket, messages, count, flags, limit));
-    if (result <= 0 && late.empty()) return result;
+    if (result <= 0 && late.empty() && wire.num_foreign == 0) return result;
     for (int i = 0; i < result; ++i) {
       msghdr& message = messages[i].msg_hdr;
       std::size_t length = messages[i].msg_len;
@@ -93,6 +97,8 @@ extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags
     // Held-back ones come when all others are through.
     if (result <= 0 && happens(0.2)) come.swap(late);
   }
+  for (std::uint64_t i = 0; come.empty() && i < wire.num_foreign; ++i)
+    come.emplace_back(wire_random() % 2000);
   int num_here = 0;
   for (; !come.empty() && num_here < static_cast<int>(count); ++num_here, come.pop_front()) {
     std::memcpy(messages[num_here].msg_hdr.msg_iov->iov_base, come.front().data(),
@@ -102,6 +108,28 @@ extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags
   }
   if (num_here > 0) return num_here;
   errno = EAGAIN;
+  return -1;
+}
+
+// What they send.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  const bool is_datagram =
+      ::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_DGRAM;
+  bool is_refused = false;
+  if (is_datagram && message->msg_iovlen > 1 && message->msg_iov[1].iov_len > 0) {
+    std::lock_guard guard(wire_lock);
+    if (wire.num_taken == 0) {
+      errno = ENOBUFS;
+      return -1;
+    }
+    if (wire.num_taken > 0) --wire.num_taken;
+    is_refused = happens(wire.refuses);
+  }
+  const ssize_t result = ::syscall(SYS_sendmsg, socket, message, flags);
+  if (!is_refused) return result;
+  errno = ENOBUFS;
   return -1;
 }
 
@@ -230,6 +258,72 @@ TEST_CASE("members without a network leave a group to the pipeline, and are name
   pipeline.require_ready();
   CHECK(pipeline.groups[0]->native() == Code::bad_argument);
   pipeline.require_closed();
+}
+
+TEST_CASE("an interface whose queue is full leaves a group to the pipeline") {
+  for (const int num_taken : {0, 2}) {
+    INFO("takes " << num_taken);
+    set_wire({.num_taken = num_taken});
+    NativeTeam team(4);
+    TeamGroup group(team, 12, "native", 0);
+    group.require_ready();
+    require_messages(group, some_messages());
+    const Status native = group.groups[0]->native();
+    CHECK(native == Code::unsupported);
+    CHECK_THAT(native.text(), Catch::Contains("queue"));
+  }
+  set_wire({});
+}
+
+// The loopback copy of a datagram is there before the interface drops it.
+TEST_CASE("datagrams that an interface refuses, and members of its host get, are no lies") {
+  set_wire({.loses = 0.05, .refuses = 0.7});
+  NativeTeam team(5);
+  TeamGroup group(team, 13, "native", 0);
+  group.require_ready();
+  require_messages(group, some_messages());
+  CHECK(group.groups[0]->native().ok());
+  set_wire({});
+}
+
+TEST_CASE("somebody else's datagrams that never end hold up nobody") {
+  set_wire({.loses_last = true, .num_foreign = 1});
+  NativeTeam team(3);
+  TeamGroup group(team, 14, "native", 0);
+  group.require_ready();
+  require_messages(group, some_messages());
+  set_wire({});
+}
+
+TEST_CASE("several native groups of the same members and address") {
+  set_wire({.loses = 0.02});
+  NativeTeam team(4);
+  const auto change = [](GroupSettings& all) { all.multicast_address = "239.255.7.9:50124"; };
+  TeamGroup one(team, 15, "native", 0, change), other(team, 16, "native", 0, change),
+      idle(team, 17, "native", 0, change);
+  const auto messages = some_messages();
+  for (TeamGroup* group : {&one, &other, &idle}) group->require_ready();
+  for (const auto& data : messages) REQUIRE(other.groups[0]->send(data.data(), data.size()).ok());
+  require_messages(one, messages);
+  require_messages(idle, messages);
+  other.require_closed();
+  for (std::size_t rank = 1; rank < 4; ++rank) CHECK(other.inboxes[rank].complete == messages);
+  set_wire({});
+}
+
+// From 17 on small messages take the tree, too.
+TEST_CASE("larger groups, with messages of all kinds") {
+  for (const int size : {8, 13, 17}) {
+    INFO(size << " members");
+    set_wire({.loses = 0.03, .holds_back = 0.02});
+    NativeTeam team(size);
+    TeamGroup group(team, 18, "native", 0,
+                    [&](GroupSettings& all) { all.delivery_all = size == 13; });
+    group.require_ready();
+    require_messages(group, some_messages());
+    CHECK(group.groups[0]->native().ok());
+  }
+  set_wire({});
 }
 
 TEST_CASE("a member that leaves in the middle of a copied message is named") {

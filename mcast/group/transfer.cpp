@@ -154,8 +154,13 @@ void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
   const bool makes_sense = sequence >= num_begun_ && !arrivals_.contains(sequence) &&
                            arrivals_.size() < kMaxArrivals && has_few_blocks(arrival.bytes) &&
                            (arrival.packet_bytes == 0 || can_be_copied(arrival));
-  if (!makes_sense)
-    return fail(Code::corrupt, 0, fmt::format("message {} arrived out of order", sequence));
+  if (!makes_sense) {
+    const int from = arrival.small ? 0 : parent_;
+    return fail(Code::corrupt, from,
+                fmt::format("{} announces message {} of {} bytes in packets of {}, which is not "
+                            "expected",
+                            name(from), sequence, arrival.bytes, arrival.packet_bytes));
+  }
   arrivals_.emplace(sequence, std::move(arrival));
   take_arrivals();
 }

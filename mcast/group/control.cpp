@@ -26,8 +26,10 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
   if (head.rank != neighbor->rank && head.kind != Kind::hello && head.kind != Kind::failed)
     return corrupt();
   switch (head.kind) {
-    case Kind::hello:
-      return with(HelloMessage{}, [&](auto& m) { on_hello(*neighbor, m); });
+    case Kind::hello: {
+      HelloMessage theirs;
+      return read_hello(bytes, theirs) ? on_hello(*neighbor, theirs) : corrupt();
+    }
     case Kind::joined:
       if (!neighbor->is_child) return corrupt();
       return with(JoinedMessage{}, [&](auto& m) {

@@ -325,8 +325,7 @@ void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs) {
 
 bool GroupImpl::refuse_foreign_hello(Connection& connection, Bytes bytes) {
   HelloMessage theirs;
-  Bytes body;
-  if (is_over() || is_going_ || find(connection) != nullptr || !read_message(bytes, theirs, body))
+  if (is_over() || is_going_ || find(connection) != nullptr || !read_hello(bytes, theirs))
     return false;
   std::string what = difference(theirs);
   if (what.empty()) what = "calls itself another member";

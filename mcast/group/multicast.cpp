@@ -331,7 +331,7 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
       return std::shared_ptr(group->second)->on_message(connection, bytes);
     if (is_here && group->second->refuse_foreign_hello(connection, bytes)) return;
     Early early{peer.generation(), {}};
-    if (read_message(bytes, early.hello, body)) keep_early(early);
+    if (read_hello(bytes, early.hello)) keep_early(early);
     return;
   }
   if (is_here && head.to == group->second->handle())

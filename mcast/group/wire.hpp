@@ -2,6 +2,7 @@
 // The messages between members of groups, over Nodes, version 2: one struct a message,
 // each beginning with the head. docs/design/wire.md has the page. Bytes are copied before they are
 // checked.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -108,6 +109,14 @@ bool read_message(std::span<const std::byte> bytes, Message& message,
   std::memcpy(static_cast<void*>(&message), bytes.data(), sizeof message);
   rest = bytes.subspan(sizeof message);
   return true;
+}
+
+// A hello of another version may be shorter, and then lacks all but the version.
+inline bool read_hello(std::span<const std::byte> bytes, HelloMessage& message) {
+  message = {};
+  std::memcpy(static_cast<void*>(&message), bytes.data(), std::min(bytes.size(), sizeof message));
+  return bytes.size() >= sizeof message ||
+         (bytes.size() >= sizeof(Head) + sizeof message.version && message.version != kWireVersion);
 }
 
 // True if the text is complete and the code is valid.

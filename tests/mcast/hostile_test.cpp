@@ -2,6 +2,7 @@
 // its name, and nothing crashes, hangs or is written where it should not.
 #include <algorithm>
 #include <latch>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -408,6 +409,211 @@ TEST_CASE("a member that ends between the credit for a block and the block is na
     CHECK(status == Code::peer_lost);
     CHECK(status.text().find("member 2") != std::string::npos);
   }
+}
+
+namespace {
+
+// The second of three members of a native group, which passes on what it must: its parent is the
+// root, its child the third member. It never has buffers, so the root sends no packets.
+struct Between {
+  static constexpr std::size_t kBytes = 300'000;
+
+  Between() : liar(true) {
+    for (const std::size_t i : {0, 1}) {
+      REQUIRE(team.members[i]->node().listen("127.0.0.1:0").ok());
+      REQUIRE(team.members[i]->node().address(team.addresses[i]).ok());
+    }
+    team.addresses.insert(team.addresses.begin() + 1, liar.address);
+    liar.node.on_message([this](const Peer& peer, std::span<const std::byte> bytes) {
+      Head head;
+      std::span<const std::byte> rest;
+      if (read_message(bytes, head, rest) && head.rank < 3) on_message(peer, head, bytes);
+    });
+    for (const int rank : {0, 2})
+      groups.push_back(std::make_unique<Group>(*team.members[static_cast<std::size_t>(rank / 2)],
+                                               team.settings(1, rank, "native", 0),
+                                               inboxes[rank / 2].events()));
+    for (const std::size_t rank : {0, 2}) {
+      if (team.addresses[rank] < liar.address) continue;
+      Peer peer;
+      REQUIRE(liar.node.connect(team.addresses[rank], peer).ok());
+      liar.identify(peer);
+    }
+    data = pattern(kBytes, 1);
+    REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+    const auto limit = std::chrono::steady_clock::now() + kDeadline;
+    while (!child_key && std::chrono::steady_clock::now() < limit) liar.node.wait_some(10);
+    REQUIRE(child_key);
+  }
+  ~Between() {
+    for (Peer& peer : peers) peer = {};
+  }
+  template <class Message>
+  void say(int to, Message message, std::size_t more = 0) {
+    message.rank = 1;
+    message.group = 1;
+    message.to = handles[to];
+    liar.send(peers[to], message, more);
+  }
+  void on_message(const Peer& peer, const Head& head, std::span<const std::byte> bytes) {
+    std::span<const std::byte> rest;
+    const auto pass_on = [&]<class Message>(Message message) {
+      if (read_message(bytes, message, rest)) say(2 - head.rank, message);
+    };
+    if (HelloMessage hello; head.kind == Kind::hello && read_message(bytes, hello, rest)) {
+      peers[head.rank] = peer;
+      handles[head.rank] = hello.handle;
+      hello.rank = 1;
+      hello.handle = 77;
+      liar.send(peer, hello);
+    }
+    if (head.kind == Kind::joined) has_child_joined = read_message(bytes, joined, rest);
+    if (has_child_joined && peers[0]) {
+      has_child_joined = false;
+      say(0, joined);
+    }
+    if (head.kind == Kind::go) pass_on(GoMessage{});
+    if (head.kind == Kind::heard) pass_on(Head{});
+    if (AnnounceMessage said; head.kind == Kind::announce && read_message(bytes, said, rest)) {
+      packet_bytes = said.packet_bytes;
+      num_packets = static_cast<std::uint32_t>((said.bytes + packet_bytes - 1) / packet_bytes);
+      say(2, said);
+    }
+    if (ReadyMessage ready; head.kind == Kind::ready && read_message(bytes, ready, rest))
+      child_key = ready.key;
+    num_lacks += head.kind == Kind::lack;
+  }
+  // To the child, as if it had asked for them.
+  void repair(std::uint32_t first, std::uint32_t run) {
+    const std::size_t bytes = 1000;
+    PeerMemory memory = liar.node.memory(peers[2], *child_key);
+    Operation operation;
+    liar.node.put_notify(memory, 0, data.data(), bytes,
+                         to_tag({handles[2], 0, first | (run - 1) << (32 - kRunBits)}), operation);
+    until([&] { return operation.is_done(); });
+  }
+  void lack(std::uint64_t sequence, std::uint32_t first, std::uint32_t text_bytes,
+            std::size_t bytes, bool is_ready = true) {
+    void* memory = nullptr;
+    MemoryKey key;
+    REQUIRE(liar.node.allocate(kBytes, memory).ok());
+    REQUIRE(liar.node.key(memory, kWrite, key).ok());
+    if (is_ready) say(0, ReadyMessage{{.kind = Kind::ready}, 0, kBytes, key});
+    LackMessage message{{.kind = Kind::lack}, sequence, first, 0};
+    message.text_bytes = text_bytes;
+    say(0, message, bytes);
+  }
+  template <class Done>
+  void until(Done&& done) {
+    const auto limit = std::chrono::steady_clock::now() + kDeadline;
+    while (!done() && std::chrono::steady_clock::now() < limit) liar.node.wait_some(1);
+    REQUIRE(done());
+  }
+
+  Team team{Way{"ofi", "ofi"}, 2};
+  Hostile liar;
+  Inbox inboxes[2];
+  std::vector<std::unique_ptr<Group>> groups;  // of members 0 and 2
+  std::vector<std::byte> data;
+  Peer peers[3];
+  std::uint64_t handles[3] = {};
+  JoinedMessage joined{};
+  bool has_child_joined = false;
+  std::uint32_t packet_bytes = 0, num_packets = 0;
+  std::optional<MemoryKey> child_key;
+  int num_lacks = 0;
+};
+
+struct Lie {
+  const char* name;
+  int to;  // the member that it is told
+  void (*tell)(Between&);
+};
+CountMessage count_of(Kind kind, std::uint64_t count) { return {{.kind = kind}, count}; }
+AnnounceMessage announcement(std::uint64_t bytes, std::uint32_t packet_bytes) {
+  return {{.kind = Kind::announce}, 1, bytes, packet_bytes, 0};
+}
+ProgressMessage progress_of(std::uint64_t count) {
+  return {{.kind = Kind::progress}, count, ~std::uint64_t{0}};
+}
+
+const Lie kLies[] = {
+    {"progress beyond all messages", 0,
+     [](Between& at) { at.say(0, progress_of(at.num_packets + 1)); }},
+    {"progress that goes back", 0,
+     [](Between& at) {
+       at.say(0, progress_of(2));
+       at.say(0, progress_of(1));
+     }},
+    {"mark to its parent", 0, [](Between& at) { at.say(0, count_of(Kind::mark, 1)); }},
+    {"lack before it has a buffer", 0, [](Between& at) { at.lack(0, 0, 1, 1, false); }},
+    {"lack of a message that is not here", 0, [](Between& at) { at.lack(1, 0, 1, 1); }},
+    {"lack from beyond the end on", 0, [](Between& at) { at.lack(0, at.num_packets, 1, 1); }},
+    {"lack with a bitmap of another length", 0, [](Between& at) { at.lack(0, 0, 2, 1); }},
+    {"lack with a bitmap beyond the end", 0, [](Between& at) { at.lack(0, 0, 4096, 4096); }},
+    {"mark beyond all messages", 2,
+     [](Between& at) { at.say(2, count_of(Kind::mark, at.num_packets + 1)); }},
+    {"packets that are longer than datagrams", 2,
+     [](Between& at) { at.say(2, announcement(1'000'000, ~std::uint32_t{0})); }},
+    {"more packets than have numbers", 2, [](Between& at) { at.say(2, announcement(1 << 24, 1)); }},
+    {"packets of no bytes", 2, [](Between& at) { at.say(2, announcement(0, 1000)); }},
+    {"able to its child", 2, [](Between& at) { at.say(2, count_of(Kind::able, 1)); }},
+    {"lack to its child", 2,
+     [](Between& at) {
+       at.say(2, LackMessage{{.kind = Kind::lack}, 0, 0, 0});
+     }},
+    {"packets that nobody asked for", 2, [](Between& at) { at.repair(0, 1); }},
+    {"packets beyond the end", 2, [](Between& at) { at.repair(at.num_packets - 1, 2); }},
+    {"packets twice", 2,
+     [](Between& at) {
+       at.say(2, count_of(Kind::mark, at.num_packets));
+       at.until([&] { return at.num_lacks > 0; });
+       at.repair(0, 1);
+       at.repair(0, 1);
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("a member that lies about packets is named") {
+  for (const Lie& lie : kLies) {
+    INFO(lie.name);
+    Between between;
+    lie.tell(between);
+    const auto place = static_cast<std::size_t>(lie.to / 2);
+    REQUIRE(between.inboxes[place].wait_for_failure());
+    const Status status = between.groups[place]->status();
+    INFO(status.text());
+    CHECK(status == Code::corrupt);
+    CHECK_THAT(status.text(), Catch::Contains("member 1 ("));
+  }
+}
+
+TEST_CASE("a member of an older version of groups is told so") {
+  Pair pair;
+  pair.second.hello.version = kWireVersion - 1;
+  HelloMessage message = pair.second.hello;
+  message.rank = 1;
+  message.group = 2;
+  message.to = 0;
+  std::array<std::byte, 112> older;  // shorter, as its version has it
+  std::memcpy(older.data(), &message, sizeof older);
+  const bool is_early = GENERATE(true, false);
+  if (!is_early) {
+    pair.begin(2);
+    pair.second.hear_hello(2);
+  }
+  pair.second.say(pair.link, older);
+  if (is_early) {
+    // The answer, that this group has failed, tells that all before has come.
+    pair.second.greet(pair.link, 1);
+    REQUIRE(pair.second.until([&] { return pair.second.num_failed == 2; }));
+    pair.begin(2);
+  }
+  const Status status = pair.group->ready();
+  CHECK(status == Code::bad_argument);
+  CHECK_THAT(status.text(),
+             Catch::Contains("member 1 (") && Catch::Contains("speaks version 1, this member 2"));
 }
 
 // Blocks find their group by its handle.

@@ -76,7 +76,7 @@ std::string interface_of(const peer::SocketAddress& local) {
 
 class UdpChannel : public Channel {
  public:
-  Status open(const ChannelAddress& address, bool is_root);
+  Status open(ChannelAddress address, bool is_root);
 
   std::size_t datagram_max() const noexcept override { return datagram_max_; }
   std::size_t room() const noexcept override { return room_; }
@@ -132,7 +132,7 @@ bool UdpChannel::aim(const ChannelAddress& address) {
   return set(IPPROTO_IP, IP_MULTICAST_TTL, hops) && set(IPPROTO_IP, IP_RECVERR, one);
 }
 
-Status UdpChannel::open(const ChannelAddress& address, bool is_root) {
+Status UdpChannel::open(ChannelAddress address, bool is_root) {
   const bool is_v6 = address.group.storage.ss_family == AF_INET6;
   name_ = text_of(address.group);
   if (address.group.storage.ss_family != address.local.storage.ss_family)
@@ -145,6 +145,8 @@ Status UdpChannel::open(const ChannelAddress& address, bool is_root) {
   if (index == 0)
     return {Code::unsupported,
             fmt::format("no interface has the address {}", text_of(address.local))};
+  // Addresses of the link, such as ff12::1, are bound with their interface.
+  if (is_v6) v6(address.group).sin6_scope_id = index;
   socket_ = Descriptor(
       ::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket_.get() < 0) return refused("no socket");

@@ -14,6 +14,7 @@
 #include "mcast/native/channel.hpp"
 #include "mcast/native/packet_set.hpp"
 #include "mcast/native/window.hpp"
+#include "peer/address.hpp"
 #include "team.hpp"
 
 using namespace weft;
@@ -382,6 +383,22 @@ TEST_CASE("multicast addresses of groups") {
   const Status status = differs.groups[0]->ready();
   CHECK(status == Code::bad_argument);
   CHECK_THAT(status.text(), Catch::Contains("multicast address"));
+}
+
+TEST_CASE("multicast addresses of every scope are joined") {
+  const std::uint8_t seed[16] = {};
+  for (const char* text : {"", "ff02::77", "ff12::77", "ff18::77", "224.0.0.77", "239.1.2.3"}) {
+    INFO(text);
+    const bool is_v6 = text[0] == 'f';
+    mcast::ChannelAddress address;
+    REQUIRE(peer::resolve(is_v6 ? "[::1]:1" : "127.0.0.1:1", address.local).ok());
+    REQUIRE(mcast::multicast_address(text, address.local, seed, address.group).ok());
+    std::unique_ptr<mcast::Channel> channel;
+    const Status status = mcast::open_udp_channel(address, false, channel);
+    INFO(status.text());
+    // A host without IPv6 has no such interface.
+    CHECK((status.ok() || (is_v6 && status.text().find("no interface") != std::string::npos)));
+  }
 }
 
 TEST_CASE("sets of packets") {

@@ -42,7 +42,8 @@ bool GroupImpl::receive_packets(Clock::time_point now) {
     any = true;
   }
   if (native.state == NativeState::probing && now >= native.probe_until)
-    give_up_native({Code::unsupported, "no datagram of the root comes here"});
+    give_up_native({Code::unsupported, native.hears ? "a member below this one hears no datagram"
+                                                    : "no datagram of the root comes here"});
   if (native.num_sent > before && native.num_sent > kReorder)
     look_for_lacks(native.num_sent - kReorder);
   if (native.mark > native.num_looked_at && now - native.last_heard > kQuiet) {
@@ -94,25 +95,26 @@ void GroupImpl::look_for_lacks(std::uint64_t until) {
         static_cast<std::uint32_t>(std::max(native.num_looked_at, copied.first) - copied.first);
     const auto to =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(until - copied.first, item->num_blocks));
-    while (from < to) {
+    const auto is_missing = [&](std::uint32_t packet) {
+      return !copied.here.has(packet) && !copied.asked.has(packet);
+    };
+    for (;;) {
+      while (from < to && !is_missing(from)) ++from;
+      if (from >= to) break;
       const std::uint32_t end = std::min(to, from + kMostAsked);
       std::vector<std::byte> bitmap((end - from + 7) / 8);
-      bool any = false;
       for (std::uint32_t packet = from; packet < end; ++packet) {
-        if (copied.here.has(packet) || copied.asked.has(packet)) continue;
+        if (!is_missing(packet)) continue;
         copied.asked.add(packet);
         ++native.num_lost;
         bitmap[(packet - from) / 8] |= std::byte{1} << ((packet - from) % 8);
-        any = true;
       }
-      if (any) {
-        LackMessage message{{.kind = Kind::lack}, item->sequence, from, 0};
-        message.text_bytes = static_cast<std::uint32_t>(bitmap.size());
-        send_to(*find(parent_), message, bitmap);
-      }
+      LackMessage message{{.kind = Kind::lack}, item->sequence, from, 0};
+      message.text_bytes = static_cast<std::uint32_t>(bitmap.size());
+      send_to(*find(parent_), message, bitmap);
       from = end;
     }
-    native.num_looked_at = copied.first + to;
+    native.num_looked_at = std::max(native.num_looked_at, copied.first + to);
   }
 }
 

@@ -34,15 +34,14 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       if (!neighbor->is_child) return corrupt();
       return with(JoinedMessage{}, [&](auto& m) {
         neighbor->has_joined = true;
-        neighbor->datagram_max = m.datagram_max;
-        neighbor->room = m.room;
+        neighbor->channels = m.channels;
         neighbor->why_not.assign(reinterpret_cast<const char*>(body.data()),
                                  std::min(body.size(), kMaxTextBytes));
         note_joined();
       });
     case Kind::go:
       if (!is_from_parent) return corrupt();
-      return with(GoMessage{}, [&](auto& m) { go(m.token); });
+      return with(GoMessage{}, [&](auto& m) { go(m); });
     case Kind::announce:
       if (!is_from_parent) return corrupt();
       return with(AnnounceMessage{}, [&](auto& m) {

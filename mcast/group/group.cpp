@@ -346,11 +346,11 @@ void GroupImpl::note_joined() {
   send_joined();
 }
 
-void GroupImpl::go(std::uint64_t token) {
+void GroupImpl::go(const GoMessage& message) {
   if (is_going_ || is_over()) return;
   is_going_ = true;
-  send_to_children(GoMessage{{.kind = Kind::go}, token});
-  if (native_ != nullptr) go_native(token);
+  send_to_children(message);
+  if (native_ != nullptr) go_native(message);
   for (const Posted& posted : posted_)
     for (Neighbor& neighbor : neighbors_)
       send_ready(neighbor, posted.sequence, posted.bytes, posted.key);

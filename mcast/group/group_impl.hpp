@@ -80,7 +80,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::uint64_t num_have = 0;   // messages that its whole subtree has
     std::uint64_t num_taken = 0;  // messages that it has completed, as last reported
     // Of the subtree of a child, in native groups.
-    std::uint32_t datagram_max = 0, room = 0;
+    std::array<JoinedMessage::Limits, kNumChannelKinds> channels = {};
     std::string why_not = {};
     bool has_heard = false;
     std::uint64_t num_able = 0, num_sent = 0, num_lost = 0;
@@ -168,7 +168,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   void on_hello(Neighbor& neighbor, const HelloMessage& theirs);
   void note_joined();
   void end_waiting(Clock::time_point now);
-  void go(std::uint64_t token);
+  void go(const GoMessage& message);
   void fail(Code code, int who, std::string text);
   void note_have();
   void note_all();
@@ -212,6 +212,8 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   struct Native {
     NativeState state = NativeState::forming;
     Status why_not = {};  // off
+    // By kind, as far as this member can have them; and the chosen one.
+    std::array<std::unique_ptr<Channel>, kNumChannelKinds> channels;
     std::unique_ptr<Channel> channel;
     std::uint64_t token = 0;
     bool hears = false, has_reported_hearing = false;
@@ -235,9 +237,10 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   };
   void open_native();
   Status find_address(ChannelAddress& address) const;
+  bool has_verbs() const;
   void send_joined();
-  void begin_native(const JoinedMessage& all);
-  void go_native(std::uint64_t token);
+  bool begin_native(const JoinedMessage& all, GoMessage& go);
+  void go_native(const GoMessage& message);
   void give_up_native(const Status& why);
   bool is_copied(std::uint64_t bytes) const;
   bool can_be_copied(const Arrival& arrival) const;

@@ -1,11 +1,11 @@
 // Messages that the network copies, at the root: whether it does, and how fast they go.
 //
-// When all members have joined and can receive datagrams, the root sends probes until every member
-// has heard one; members that hear none in time leave the group to the pipeline. A long message is
-// announced, and once all have buffers the root sends its packets once, in order, at most a window
-// (native/window.hpp) ahead of the slowest receiver. What a receiver lacks it gets from its parent
-// in the tree (native_packets.cpp), so that the root repairs for its children alone.
-// Acknowledgements are the least of a subtree, and come some times a window.
+// When all members have joined and can receive datagrams of one kind, the root sends probes until
+// every member has heard one; members that hear none in time leave the group to the pipeline. A
+// long message is announced, and once all have buffers the root sends its packets once, in order,
+// at most a window (native/window.hpp) ahead of the slowest receiver. What a receiver lacks it gets
+// from its parent in the tree (native_packets.cpp), so that the root repairs for its children
+// alone. Acknowledgements are the least of a subtree, and come some times a window.
 #include <fmt/core.h>
 #include <sodium.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kLeastBytes = 256 << 10;  // below it announcing takes longer than sending
 constexpr int kLeastMembers = 3;
-constexpr auto kProbeFor = std::chrono::milliseconds(200);
+constexpr auto kProbeFor = std::chrono::milliseconds(500);
 constexpr auto kProbeEvery = std::chrono::milliseconds(5);
 // Without progress for so long, or kRoundTrips, the last packets are taken for lost.
 constexpr auto kStalled = std::chrono::milliseconds(20);
@@ -67,8 +67,26 @@ void GroupImpl::open_native() {
   else
     status = find_address(address);
   if (status == Code::bad_argument) throw Error(status);
-  if (status) status = open_udp_channel(address, is_root(), native_->channel);
-  if (!status) native_->why_not = status;
+  if (!status) {
+    native_->why_not = status;
+    return;
+  }
+  const auto of = [&](ChannelKind kind) -> auto& {
+    return native_->channels[static_cast<std::size_t>(kind)];
+  };
+  native_->why_not = open_udp_channel(address, is_root(), of(ChannelKind::udp));
+  if (!has_verbs()) return;
+  // Where it fails the reason is that of none at all only if UDP fails, too, whose reason is told.
+  status = open_ud_channel(address, is_root(), of(ChannelKind::ud));
+}
+
+// The Node may use the fabric of that name, and has a device for it.
+bool GroupImpl::has_verbs() const {
+  std::string text;
+  peer::NodeAddress own;
+  return multicast_.node().address(text).ok() && peer::from_text(text, own).ok() &&
+         std::ranges::find(own.fabrics, "verbs", &peer::NodeAddress::OnFabric::fabric) !=
+             own.fabrics.end();
 }
 
 Status GroupImpl::find_address(ChannelAddress& address) const {
@@ -90,44 +108,56 @@ Status GroupImpl::find_address(ChannelAddress& address) const {
 }
 
 void GroupImpl::send_joined() {
-  JoinedMessage message{{.kind = Kind::joined}, 0, 0};
+  JoinedMessage message{{.kind = Kind::joined}, {}};
   std::string why;
   if (native_ != nullptr) {
-    if (native_->channel != nullptr) {
-      message.datagram_max = static_cast<std::uint32_t>(native_->channel->datagram_max());
-      message.room =
-          static_cast<std::uint32_t>(std::min<std::size_t>(native_->channel->room(), kMostWindow));
-    } else {
+    for (std::size_t kind = 0; kind < kNumChannelKinds; ++kind) {
+      JoinedMessage::Limits& least = message.channels[kind];
+      if (const Channel* channel = native_->channels[kind].get(); channel != nullptr)
+        least = {static_cast<std::uint32_t>(channel->datagram_max()),
+                 static_cast<std::uint32_t>(std::min<std::size_t>(channel->room(), kMostWindow))};
+      for (const Neighbor& neighbor : neighbors_) {
+        if (!neighbor.is_child) continue;
+        least.datagram_max = std::min(least.datagram_max, neighbor.channels[kind].datagram_max);
+        least.room = std::min(least.room, neighbor.channels[kind].room);
+      }
+    }
+    if (!native_->why_not)
       why = fmt::format("{}: {}", name(settings_.self), native_->why_not.text());
-    }
-    for (const Neighbor& neighbor : neighbors_) {
-      if (!neighbor.is_child) continue;
-      message.datagram_max = std::min(message.datagram_max, neighbor.datagram_max);
-      message.room = std::min(message.room, neighbor.room);
-      if (why.empty()) why = neighbor.why_not;
-    }
+    for (const Neighbor& neighbor : neighbors_)
+      if (why.empty() && neighbor.is_child) why = neighbor.why_not;
   }
   if (is_root()) {
-    if (native_ != nullptr && why.empty()) begin_native(message);
-    if (!why.empty()) native_->why_not = {Code::unsupported, why};
-    return go(native_ == nullptr ? 0 : native_->token);
+    GoMessage message_to_all{{.kind = Kind::go}, 0, {}, 0};
+    if (native_ != nullptr && !begin_native(message, message_to_all) && !why.empty())
+      native_->why_not = {Code::unsupported, why};
+    return go(message_to_all);
   }
   if (why.size() > kMaxTextBytes) why.resize(kMaxTextBytes);
   message.text_bytes = static_cast<std::uint32_t>(why.size());
   send_to(*find(parent_), message, std::as_bytes(std::span(why)));
 }
 
-void GroupImpl::begin_native(const JoinedMessage& all) {
-  if (all.datagram_max <= sizeof(PacketHead)) return;
-  native_->packet_bytes = all.datagram_max - static_cast<std::uint32_t>(sizeof(PacketHead));
+// False: there is no kind of datagrams that all members can receive.
+bool GroupImpl::begin_native(const JoinedMessage& all, GoMessage& go) {
+  const auto usable = std::ranges::find_if(
+      all.channels, [](const auto& limits) { return limits.datagram_max > sizeof(PacketHead); });
+  if (usable == all.channels.end()) return false;
+  go.channel = static_cast<ChannelKind>(usable - all.channels.begin());
+  while (go.token == 0) ::randombytes_buf(&go.token, sizeof go.token);
+  native_->packet_bytes = usable->datagram_max - static_cast<std::uint32_t>(sizeof(PacketHead));
   // Other datagrams, and the time until a thread looks, need some of the room.
-  native_->ahead = Window(all.room - all.room / 4);
-  while (native_->token == 0) ::randombytes_buf(&native_->token, sizeof native_->token);
+  native_->ahead = Window(usable->room - usable->room / 4);
+  return true;
 }
 
-void GroupImpl::go_native(std::uint64_t token) {
-  native_->token = token;
-  if (token == 0 || native_->channel == nullptr) {
+void GroupImpl::go_native(const GoMessage& message) {
+  native_->token = message.token;
+  if (const auto kind = static_cast<std::size_t>(message.channel);
+      message.token != 0 && kind < kNumChannelKinds)
+    native_->channel = std::move(native_->channels[kind]);
+  for (auto& channel : native_->channels) channel.reset();
+  if (native_->channel == nullptr) {
     if (native_->why_not.ok())
       native_->why_not = {Code::unsupported, "another member can receive no datagrams"};
     return give_up_native(native_->why_not);
@@ -318,12 +348,12 @@ void GroupImpl::add_waits(std::vector<pollfd>& waits, std::chrono::microseconds&
   if (!waits_native() || native_->channel == nullptr) return;
   const Native& native = *native_;
   if (is_root()) {
-    if (native.waits_for_queue) waits.push_back({native.channel->descriptor(), POLLOUT, 0});
+    if (native.waits_for_queue) waits.push_back(native.channel->waits_for());
     most = std::min(most, kTick);
   } else if (Clock::now() - native.last_heard < kComing) {
     most = std::min(most, kNap);
   } else {
-    waits.push_back({native.channel->descriptor(), POLLIN, 0});
+    waits.push_back(native.channel->waits_for());
     most = std::min(most, kTick);
   }
 }

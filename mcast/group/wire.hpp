@@ -60,12 +60,20 @@ struct HelloMessage : Head {
   std::array<std::uint8_t, 16> address_digest;  // of native groups
   std::uint64_t handle;                         // `to` of messages to this member
 };
+// Ways of datagrams to all receivers, best first.
+enum class ChannelKind : std::uint32_t { ud, udp };
+inline constexpr std::size_t kNumChannelKinds = 2;
 struct JoinedMessage : Head {
   // The least of the subtree: bytes of a datagram, and datagrams that wait. 0: cannot receive any.
-  std::uint32_t datagram_max, room;
+  struct Limits {
+    std::uint32_t datagram_max, room;
+  };
+  std::array<Limits, kNumChannelKinds> channels;  // by kind
 };
 struct GoMessage : Head {
   std::uint64_t token;  // of all datagrams of this group; 0: there will be none
+  ChannelKind channel;  // that all members can receive
+  std::uint32_t reserved;
 };
 struct CountMessage : Head {  // taken, have, stable, ending, able, mark
   std::uint64_t count;
@@ -98,7 +106,7 @@ struct FailedMessage : Head {
 };
 static_assert(sizeof(HelloMessage) == 128 && sizeof(ReadyMessage) == 72 &&
               sizeof(CreditMessage) == 40 && sizeof(FailedMessage) == 32 &&
-              sizeof(JoinedMessage) == 32 && sizeof(GoMessage) == 32 &&
+              sizeof(JoinedMessage) == 40 && sizeof(GoMessage) == 40 &&
               sizeof(AnnounceMessage) == 48 && sizeof(ProgressMessage) == 40 &&
               sizeof(LackMessage) == 40);
 

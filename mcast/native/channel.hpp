@@ -3,6 +3,8 @@
 // comes whole or not at all, in any order, perhaps more than once, and may be of anybody.
 //
 // Threads: one at a time. Callers: mcast/group alone.
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,19 +36,26 @@ class Channel {
   // Longest datagrams that can wait here for receive(), at least.
   virtual std::size_t room() const noexcept = 0;
   // At the root. Returns how many of the datagrams, from the first, are on their way. Fewer than
-  // all: `status` has the reason. again: the queue is full, and descriptor() tells when it no
-  // longer is; no_memory: it is, and time tells; others: nothing can be sent.
+  // all: `status` has the reason. again: the queue is full, and waits_for() tells when it no longer
+  // is; no_memory: it is, and time tells; others: nothing can be sent.
   virtual std::size_t send(std::span<const Datagram> datagrams, Status& status) = 0;
   // At receivers. False: nothing has come. `datagram` is valid until the next call.
   virtual bool receive(std::span<const std::byte>& datagram) = 0;
-  // Readable at receivers when a datagram has come; writable at the root when the queue has room.
-  virtual int descriptor() const noexcept = 0;
+  // For poll(): at receivers, after receive() had nothing, that a datagram has come; at the root,
+  // after send() returned again, that the queue has room.
+  virtual pollfd waits_for() const noexcept = 0;
 };
 
 // By IP multicast over UDP. Errors: the interface, or the kernel, has no multicast; the address is
 // none, or in use by a program that does not share it.
 Status open_udp_channel(const ChannelAddress& address, bool is_root,
                         std::unique_ptr<Channel>& channel);
+// By unreliable datagrams (UD) of InfiniBand or RoCE v2, from and to registered memory of the
+// channel, without the kernel. Takes at most a second. Errors: no device has the interface's
+// address; it, the connection manager or the subnet manager refuses; too little memory may be
+// locked.
+Status open_ud_channel(const ChannelAddress& address, bool is_root,
+                       std::unique_ptr<Channel>& channel);
 
 // Without their ports.
 bool is_same_host(const peer::SocketAddress& one, const peer::SocketAddress& other);

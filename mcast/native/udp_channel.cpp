@@ -82,7 +82,9 @@ class UdpChannel : public Channel {
   std::size_t room() const noexcept override { return room_; }
   std::size_t send(std::span<const Datagram> datagrams, Status& status) override;
   bool receive(std::span<const std::byte>& datagram) override;
-  int descriptor() const noexcept override { return socket_.get(); }
+  pollfd waits_for() const noexcept override {
+    return {socket_.get(), static_cast<short>(is_root_ ? POLLOUT : POLLIN), 0};
+  }
 
  private:
   template <class T>
@@ -98,6 +100,7 @@ class UdpChannel : public Channel {
   bool join(const ChannelAddress& address, unsigned index);
   bool aim(const ChannelAddress& address);
 
+  bool is_root_ = false;
   Descriptor socket_;
   std::string name_, interface_;
   std::size_t datagram_max_ = 0, room_ = 0;
@@ -133,6 +136,7 @@ bool UdpChannel::aim(const ChannelAddress& address) {
 }
 
 Status UdpChannel::open(ChannelAddress address, bool is_root) {
+  is_root_ = is_root;
   const bool is_v6 = address.group.storage.ss_family == AF_INET6;
   name_ = text_of(address.group);
   if (address.group.storage.ss_family != address.local.storage.ss_family)

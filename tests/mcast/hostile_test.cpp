@@ -40,7 +40,7 @@ class Hostile {
       const auto head = [&](Kind kind) {
         return Head{.kind = kind, .rank = 2, .group = hello.group, .to = handle};
       };
-      send(peer, JoinedMessage{head(Kind::joined), 1472, 100});
+      send(peer, JoinedMessage{head(Kind::joined), {{{}, {1472, 100}}}});
       send(peer, head(Kind::heard));
       send(peer, CountMessage{head(Kind::able), 10});
     });
@@ -184,9 +184,8 @@ class SecondMember {
     say(peer, message);
   }
   void join(const Peer& peer) {
-    say(peer,
-        JoinedMessage{
-            {.kind = Kind::joined, .rank = 1, .group = hello.group, .to = hello.handle}, 0, 0});
+    say(peer, JoinedMessage{
+                  {.kind = Kind::joined, .rank = 1, .group = hello.group, .to = hello.handle}, {}});
   }
   void fail(const Peer& peer, std::uint64_t group) {
     FailedMessage message{};
@@ -373,7 +372,7 @@ TEST_CASE("a member that ends between the credit for a block and the block is na
       hello.rank = 2;
       hello.handle = 77;
       dying->send(peer, hello);
-      if (by == 1) dying->send(peer, JoinedMessage{head(Kind::joined, 1), 0, 0});
+      if (by == 1) dying->send(peer, JoinedMessage{head(Kind::joined, 1), {}});
     }
     if (got.kind == Kind::announce)
       for (const int to : {0, 1}) {

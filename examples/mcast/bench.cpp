@@ -50,7 +50,7 @@ struct Options {
   int iterations = 5, warmup = 1, ranks_per_rack = 0, in_flight = 1;
   double ms = 300;
   std::size_t small_bytes = 10240;
-  bool posts = false, checks = false, delivery_all = false;
+  bool posts = false, checks = false, delivery_all = false, must_be_native = false;
 };
 
 void check(const weft::Status& status, const char* what) {
@@ -78,6 +78,8 @@ int main(int argc, char** argv) {
   app.flag("--posts", options.posts, "buffers are posted ahead");
   app.flag("--check", options.checks, "compare every byte");
   app.flag("--delivery-all", options.delivery_all);
+  app.flag("--require-native", options.must_be_native,
+           "fail where the network does not copy messages of native");
   if (const auto status = app.parse(argc, argv)) return *status;
   if (options.block_bytes.empty()) options.block_bytes = {0};
 
@@ -172,8 +174,10 @@ int main(int argc, char** argv) {
             processor.push_back(total / options.in_flight);
           }
           if (const weft::Status native = group.native();
-              is_root && algorithm == "native" && !native)
+              is_root && algorithm == "native" && !native) {
             fmt::print(stderr, "mcast_bench: not native: {}\n", native.text());
+            if (options.must_be_native) return 1;
+          }
           check(group.close(), "close");
           if (job.rank() == 0) {
             const double us = median(times);

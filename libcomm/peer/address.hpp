@@ -36,10 +36,11 @@ std::string encode(const NodeAddress& address);
 // corrupt: no address, or one of another version, which the text names.
 Status decode(std::string_view bytes, NodeAddress& address);
 
-// The same in letters that survive a command line or a JSON file; begins with "weft:".
+// The same in letters that survive a command line or a JSON file; begins with "weft:". What is
+// exported is for libweft_mcast, which is linked by itself.
 std::string to_text(const NodeAddress& address);
-Status from_text(std::string_view text, NodeAddress& address);
-bool is_address_text(std::string_view text);
+WEFT_API Status from_text(std::string_view text, NodeAddress& address);
+WEFT_API bool is_address_text(std::string_view text);
 
 // The identity of this machine's run and network namespace: Unix sockets connect processes that
 // share it.

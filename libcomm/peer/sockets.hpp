@@ -22,8 +22,8 @@ struct SocketAddress {
 
 enum class Names { ask, refuse };
 // Asks name servers for a name, which may block, or returns `again` for a name. bad_argument: no
-// address; not_found: no such host.
-Status resolve(std::string_view text, SocketAddress& address, Names names = Names::ask);
+// address; not_found: no such host. Exported for libweft_mcast, which is linked by itself.
+WEFT_API Status resolve(std::string_view text, SocketAddress& address, Names names = Names::ask);
 // As bound: "host:port" with the port that the kernel chose.
 std::string bound_text(int fd);
 // Of this host's interfaces that are up, without the loopback, in their order: "10.0.0.1",

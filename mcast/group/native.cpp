@@ -76,8 +76,10 @@ void GroupImpl::open_native() {
   };
   native_->why_not = open_udp_channel(address, is_root(), of(ChannelKind::udp));
   if (!has_verbs()) return;
-  // Where it fails the reason is that of none at all only if UDP fails, too, whose reason is told.
   status = open_ud_channel(address, is_root(), of(ChannelKind::ud));
+  if (!status && !native_->why_not)
+    native_->why_not = {Code::unsupported,
+                        fmt::format("{}; {}", native_->why_not.text(), status.text())};
 }
 
 // The Node may use the fabric of that name, and has a device for it.

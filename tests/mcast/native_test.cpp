@@ -54,7 +54,7 @@ bool happens(double probability) {
 
 void pass(std::span<const std::byte> datagram, Queue& come, Queue& late) {
   std::vector<std::byte> bytes(datagram.begin(), datagram.end());
-  mcast::PacketHead head;
+  mcast::PacketHead head{};
   std::span<const std::byte> rest;
   if (mcast::read_message(bytes, head, rest)) {
     if (head.packet == mcast::kProbe
@@ -66,10 +66,24 @@ void pass(std::span<const std::byte> datagram, Queue& come, Queue& late) {
   if (happens(wire.holds_back)) return late.push_back(std::move(bytes));
   if (happens(wire.doubles)) come.push_back(bytes);
   if (happens(wire.lies)) {
-    // Anybody's datagram: another token, or a few bytes.
+    // Anybody's datagram: another token, or a few bytes; or no packet that can be right.
     std::vector<std::byte> lie = bytes;
-    if (happens(0.5)) lie.resize(lie.size() / 2);
-    lie[static_cast<std::size_t>(wire_random() % 8)] ^= std::byte{1};
+    switch (wire_random() % 4) {
+      case 0:
+        lie[static_cast<std::size_t>(wire_random() % 8)] ^= std::byte{1};
+        break;
+      case 1:
+        lie.resize(static_cast<std::size_t>(wire_random() % (lie.size() + 1)) / 2);
+        break;
+      case 2:
+        head.sequence = static_cast<std::uint16_t>(head.sequence + 100 + wire_random() % 60'000);
+        head.window = 0;
+        std::memcpy(lie.data(), &head, sizeof head);
+        break;
+      default:
+        head.packet += 1'000'000;
+        std::memcpy(lie.data(), &head, sizeof head);
+    }
     come.push_back(std::move(lie));
   }
   come.push_back(std::move(bytes));
@@ -293,6 +307,29 @@ TEST_CASE("somebody else's datagrams that never end hold up nobody") {
   TeamGroup group(team, 14, "native", 0);
   group.require_ready();
   require_messages(group, some_messages());
+  set_wire({});
+}
+
+TEST_CASE("a receiver that gives its buffers late") {
+  set_wire({.loses = 0.02});
+  NativeTeam team(4);
+  Inbox inboxes[4];
+  std::vector<std::unique_ptr<Group>> groups;
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    GroupEvents events = inboxes[rank].events();
+    if (rank == 1)
+      events.on_incoming = [now = events.on_incoming](std::uint64_t bytes) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(bytes > 0 ? 100 : 0));
+        return now(bytes);
+      };
+    groups.push_back(std::make_unique<Group>(
+        *team.members[rank], team.settings(19, static_cast<int>(rank), "native", 0), events));
+  }
+  const auto messages = some_messages();
+  for (const auto& data : messages) REQUIRE(groups[0]->send(data.data(), data.size()).ok());
+  // Those that have all wait for the one that has not.
+  for (auto& group : groups) REQUIRE(group->close(30'000).ok());
+  for (std::size_t rank = 1; rank < 4; ++rank) CHECK(inboxes[rank].complete == messages);
   set_wire({});
 }
 

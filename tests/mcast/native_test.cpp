@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
@@ -116,8 +117,8 @@ extern "C" int recvmmsg(int socket, mmsghdr* messages, unsigned count, int flags
     come.emplace_back(wire_random() % 2000);
   int num_here = 0;
   for (; !come.empty() && num_here < static_cast<int>(count); ++num_here, come.pop_front()) {
-    std::memcpy(messages[num_here].msg_hdr.msg_iov->iov_base, come.front().data(),
-                come.front().size());
+    std::ranges::copy(come.front(),
+                      static_cast<std::byte*>(messages[num_here].msg_hdr.msg_iov->iov_base));
     messages[num_here].msg_len = static_cast<unsigned>(come.front().size());
     messages[num_here].msg_hdr.msg_controllen = 0;
   }

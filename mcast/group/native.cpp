@@ -197,20 +197,32 @@ bool GroupImpl::probe(Clock::time_point now) {
   });
   if (deaf == neighbors_.end()) {
     native.state = NativeState::on;
+    native.full_since.reset();
     return true;
   }
   if (now >= native.probe_until) {
-    give_up_native({Code::unsupported,
-                    fmt::format("{}, or one below it, heard no datagram within {} ms",
-                                name(deaf->rank), std::chrono::milliseconds(kProbeFor).count())});
+    give_up_native(
+        {Code::unsupported,
+         native.full_since
+             ? fmt::format(
+                   "the queue of the root's interface took no datagram of {} bytes within {} ms",
+                   native.packet_bytes + sizeof(PacketHead),
+                   std::chrono::milliseconds(kProbeFor).count())
+             : fmt::format("{}, or one below it, heard no datagram within {} ms", name(deaf->rank),
+                           std::chrono::milliseconds(kProbeFor).count())});
     return true;
   }
   if (now < native.next_probe) return false;
   native.next_probe = now + kProbeEvery;
   const PacketHead head{native.token, kProbe, 0, 0};
-  const Channel::Datagram datagram{std::as_bytes(std::span(&head, 1)), {}};
+  // As long as a packet, as a network may bring short ones alone.
+  const std::vector<std::byte> body(native.packet_bytes);
+  const Channel::Datagram datagram{std::as_bytes(std::span(&head, 1)), body};
   Status status;
-  native.channel->send({&datagram, 1}, status);
+  if (native.channel->send({&datagram, 1}, status) > 0)
+    native.full_since.reset();
+  else if (!native.full_since)
+    native.full_since = now;
   if (!is_queue_full(status)) give_up_native(status);
   return true;
 }

@@ -191,12 +191,14 @@ def run(tally, folder, options, few):
         phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else '^(?!offload_)'),
                           phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
                           *([] if few else phase.speed())])
-        phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else ''),
+        # What makes links bad, or takes a device away, has machines of its own.
+        phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else '^(?!multicast$)'),
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
                           *([] if few else [phase.node_faults()]),
                           phase.faults('verbs', FEW_FAULTS if few else '')])
         if not few:
             phase.machine(2, [phase.node_faults(devices=2)], cards=2)
+            phase.machine(2, [phase.programs(2, '^multicast$')])
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces

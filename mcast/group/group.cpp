@@ -102,6 +102,15 @@ int parent_of(int rank, int size) {
   return rank >= corner ? rank - corner + 1 : rank & (rank - 1);
 }
 
+// The same in native groups, where the parent repairs as well: the first member of the rack or one
+// nearer to it; of that one the first member of another rack.
+int near_parent_of(int rank, const Racks& racks) {
+  const auto [rack, index] = racks.position(rank);
+  if (index == 0) return racks.leader(parent_of(rack, racks.num_racks()));
+  const std::span<const int> members = racks.members(rack);
+  return members[static_cast<std::size_t>(parent_of(index, static_cast<int>(members.size())))];
+}
+
 }  // namespace
 
 GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events)
@@ -115,11 +124,14 @@ GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEven
   std::set<int> ranks;
   for (const int rank : mcast::neighbors(*algorithm_, racks_, size(), settings_.self))
     ranks.insert(rank);
+  const auto parent = [this](int rank) {
+    return settings_.algorithm == kNative ? near_parent_of(rank, racks_) : parent_of(rank, size());
+  };
   std::set<int> children;
   for (int rank = 1; rank < size(); ++rank)
-    if (parent_of(rank, size()) == settings_.self) children.insert(rank);
+    if (parent(rank) == settings_.self) children.insert(rank);
   ranks.insert(children.begin(), children.end());
-  if (!is_root()) ranks.insert(parent_ = parent_of(settings_.self, size()));
+  if (!is_root()) ranks.insert(parent_ = parent(settings_.self));
   uses_small_ = size() <= kMaxSmallMembers && settings_.small_bytes > 0;
   if (uses_small_ && !is_root()) ranks.insert(0);
   if (uses_small_ && is_root())

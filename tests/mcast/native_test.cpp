@@ -203,6 +203,22 @@ TEST_CASE("the network copies long messages") {
   }
 }
 
+TEST_CASE("racks of native groups") {
+  for (const std::vector<int>& racks : {std::vector<int>{7, 7, 3, 3, 3, 1, 7},
+                                        {0, 1, 2, 3, 4, 5, 6},
+                                        {0, 1, 1, 1, 1, 1, 1},
+                                        {4, 4, 4, 4, 4, 4, 4}}) {
+    set_wire({.loses = 0.05});
+    NativeTeam team(7);
+    TeamGroup group(team, 13, "native", 0,
+                    [&](GroupSettings& settings) { settings.racks = racks; });
+    group.require_ready();
+    require_messages(group, some_messages());
+    CHECK(group.groups[0]->native().ok());
+  }
+  set_wire({});
+}
+
 TEST_CASE("contents do not depend on datagrams") {
   const Wire wires[] = {{.loses = 0.01},
                         {.loses = 0.2, .holds_back = 0.1},

@@ -131,7 +131,7 @@ class Members {
     check(groups_[0]->send(data.data(), data.size()));
     for (const auto& group : groups_) check(group->close());
     fmt::print("{} bytes to {} members, by {}\n", data.size(), groups_.size() - 1,
-               groups_[0]->native().ok() ? "the network's copies" : groups_[0]->native().text());
+               groups_[0]->native().ok() ? "copies on the loopback" : groups_[0]->native().text());
     for (std::size_t i = 1; i < buffers_.size(); ++i)
       if (buffers_[i] != data) check({weft::Code::corrupt, "a member has other bytes"});
   }

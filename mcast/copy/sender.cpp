@@ -314,6 +314,10 @@ bool Sender::finish() {
   for (Remote& remote : remotes_.all())
     if (!remote.is_done) remotes_.give_up(remote, "its receiver has ended");
   for (Remote& remote : remotes_.all()) remotes_.send_line(remote, "end");
+  // Of one host nothing is copied or forwarded.
+  const std::string way = group_->size() < 3      ? ""
+                          : group_->native().ok() ? ", copied by the network"
+                                                  : ", forwarded by the hosts";
   const Status closed = group_->close(10'000);
   group_.reset();
   show_progress(true);
@@ -341,12 +345,12 @@ bool Sender::finish() {
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (!options_.is_quiet)
     fmt::print(
-        "{} of {} files, {:.1f} MB, to {} of {} hosts in {:.2f} s, {:.1f} MB/s{}\n",
+        "{} of {} files, {:.1f} MB, to {} of {} hosts in {:.2f} s, {:.1f} MB/s{}{}\n",
         num_files_sent_,
         std::ranges::count_if(
             sources_, [](const Source& source) { return source.entry.kind == EntryKind::file; }),
         static_cast<double>(bytes_sent_) / 1e6, num_good, remotes_.all().size(), seconds,
-        static_cast<double>(bytes_sent_) / 1e6 / std::max(seconds, 1e-3),
+        static_cast<double>(bytes_sent_) / 1e6 / std::max(seconds, 1e-3), way,
         num_deleted > 0 ? fmt::format(", {} deleted", num_deleted) : "");
   return is_good;
 }

@@ -124,7 +124,10 @@ void GroupImpl::send_joined() {
         least.room = std::min(least.room, neighbor.channels[kind].room);
       }
     }
-    if (!native_->why_not)
+    // What every member finds is not the fault of one.
+    if (!native_->why_not && (is_one_host_ || size() < kLeastMembers))
+      why = native_->why_not.text();
+    else if (!native_->why_not)
       why = fmt::format("{}: {}", name(settings_.self), native_->why_not.text());
     for (const Neighbor& neighbor : neighbors_)
       if (why.empty() && neighbor.is_child) why = neighbor.why_not;

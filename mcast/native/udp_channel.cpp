@@ -341,9 +341,11 @@ Status multicast_address(const std::string& text, const peer::SocketAddress& loc
     std::string_view rest = std::string_view(text).substr(is_bracketed ? end + 1 : end);
     if (!rest.empty()) {
       const auto [last, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), port);
-      if (rest.front() != ':' || error != std::errc() || last != rest.data() + rest.size() ||
-          port == 0 || port > 65535)
-        return wrong();
+      if (rest.front() != ':') return wrong();
+      if (error != std::errc() || last != rest.data() + rest.size() || port == 0 || port > 65535)
+        return {Code::bad_argument,
+                fmt::format("'{}': a port is a number from 1 to 65535, not '{}'", text,
+                            rest.substr(1))};
     }
   }
   bool is_v6 =

@@ -83,7 +83,8 @@ def main(folder):
 
     out, _ = copy([source], targets, "--dry-run")
     assert "tree/big" in out and not os.path.exists(at("a/tree")), out
-    copy([source], targets)
+    out, _ = copy([source], targets)
+    assert out.endswith((", copied by the network\n", ", forwarded by the hosts\n")), out
     for name in "abcd":
         check_same(source, at(name + "/tree"))
     assert os.stat(at("a/tree/sparse")).st_blocks < 1000

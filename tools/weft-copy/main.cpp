@@ -36,8 +36,10 @@ std::vector<std::string> hosts_of_slurm() {
 int main(int argc, char** argv) {
   weft::cli::Command app(
       "weft-copy",
-      "Copies files and folders to many hosts at once: each host forwards the data, so many hosts\n"
-      "take little longer than one. Receivers are started by WEFT_LAUNCH (ssh -oBatchMode=yes\n"
+      "Copies files and folders to many hosts at once: the network copies the data by multicast, "
+      "or\n"
+      "each host forwards them, so many hosts take little longer than one. Receivers are started "
+      "by WEFT_LAUNCH (ssh -oBatchMode=yes\n"
       "{host}); weft-copy must have the same path on every host. Files that a host has already, "
       "by\n"
       "size and time, are skipped; a file gets its name when it is complete. If a host dies, the\n"

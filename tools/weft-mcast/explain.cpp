@@ -50,10 +50,10 @@ std::vector<Event> events_of(const MessageTimes& times) {
   return events;
 }
 
-void print(const ExplainOptions& options, const std::vector<Row>& rows, int shown,
-           const std::vector<Event>& events) {
+void print(const ExplainOptions& options, std::string_view way, const std::vector<Row>& rows,
+           int shown, const std::vector<Event>& events) {
   fmt::print("{} bytes in blocks of {} by {} to {} members; microseconds at each\n", options.bytes,
-             rows[0].block_bytes, options.algorithm, rows.size() - 1);
+             rows[0].block_bytes, way, rows.size() - 1);
   fmt::print("{:<8}", "member");
   for (const char* name :
        {"posting", "sending", "setup", "1st block", "block", "buffer", "credit", "other", "total"})
@@ -78,6 +78,18 @@ void print(const ExplainOptions& options, const std::vector<Row>& rows, int show
     else
       fmt::print("{:>10.0f} {:<8} {:>7} from {}\n", event.at_us, "receives", event.block,
                  event.member);
+}
+
+// The algorithm that was taken.
+std::string_view taken(const ExplainOptions& options, const Group& group) {
+  if (options.algorithm != "native") return options.algorithm;
+  const Status native = group.native();
+  if (native)
+    fmt::print(
+        "the network copies: of packets only setup, the 1st one, others and the rest are told\n");
+  else
+    fmt::print("not native: {}\n", native.text());
+  return native.ok() ? "native" : "pipeline";
 }
 
 void run_member(Job& job, const ExplainOptions& options) {
@@ -107,7 +119,7 @@ void run_member(Job& job, const ExplainOptions& options) {
   if (job.rank() == shown) mine = events_of(times);
   std::vector<std::size_t> counts;
   check(job.all_gather(std::span(std::as_const(mine)), events, counts));
-  if (job.rank() == 0) print(options, rows, shown, events);
+  if (job.rank() == 0) print(options, taken(options, group), rows, shown, events);
   check(job.barrier());
 }
 

@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   command
       .option("--loss", options.network.loss,
               "share of a native group's packets that a receiver lacks (0)")
-      .range_real(0.0, 1.0);
+      .range_real(0.0, 0.5);
   command.option("--seed", options.network.seed, "seed of the delays");
   command.option("--slow-member", options.network.slow_member, "member with a slower link")
       .not_negative();

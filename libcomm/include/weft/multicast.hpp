@@ -28,7 +28,8 @@
 // Memory. Fastest is memory from multicast.node().allocate() or register_memory(), named by its
 // start; any other is registered for the time of one message. A receiver's buffer is written by
 // other members from on_incoming (or post) until on_complete; after a failure until close has given
-// its reason, or the group is gone.
+// its reason, or the group is gone. on_incoming may be called for later messages before on_complete
+// of earlier ones: each message needs memory of its own until its on_complete.
 //
 // Threads. Calls may be made by any thread. A thread of the Multicast progresses all its groups and
 // makes the callbacks, one at a time; they may send and post. There ready and close are refused

@@ -55,7 +55,7 @@ static void gets(void) {
 }
 
 static void nothing_to_send(void) {
-  char none;
+  char none = 0;
   if (rank == 0)
     MPI_Gather(&none, 0, MPI_CHAR, &none, 0, MPI_INT, 0, MPI_COMM_WORLD);
   else

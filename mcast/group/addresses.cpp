@@ -5,7 +5,8 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "mcast/native/channel.hpp"
 
 namespace weft::mcast {
 
@@ -27,20 +28,15 @@ std::vector<std::string> own_addresses() {
 }
 
 std::string address_towards(const std::string& other) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(9);
-  if (::inet_pton(AF_INET, other.c_str(), &to.sin_addr) != 1) return {};
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return {};
-  sockaddr_in own{};
-  socklen_t length = sizeof own;
+  peer::SocketAddress to, own;
+  auto& name = reinterpret_cast<sockaddr_in&>(to.storage);
+  name.sin_family = AF_INET;
+  name.sin_port = htons(9);
+  to.length = sizeof name;
   char text[INET_ADDRSTRLEN] = {};
-  // Connecting a UDP socket sends no packet.
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0)
-    ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
-  ::close(socket);
+  if (::inet_pton(AF_INET, other.c_str(), &name.sin_addr) == 1 && local_towards(to, own))
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(own.storage).sin_addr, text,
+                sizeof text);
   return text;
 }
 

@@ -454,9 +454,7 @@ Status GroupImpl::close(int timeout_ms) {
 
 void GroupImpl::note_have() {
   if ((!settings_.delivery_all && native_ == nullptr) || is_over()) return;
-  std::uint64_t least = num_here_;
-  for (const Neighbor& neighbor : neighbors_)
-    if (neighbor.is_child) least = std::min(least, neighbor.num_have);
+  const std::uint64_t least = least_with_children(num_here_, &Neighbor::num_have);
   if (least <= num_reported_have_) return;
   if (!settings_.delivery_all && !has_copied(num_reported_have_, least)) return;
   num_reported_have_ = least;

@@ -141,6 +141,18 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   };
 
   bool is_root() const { return settings_.self == 0; }
+  // The least of this member's count and its children's.
+  std::uint64_t least_with_children(std::uint64_t own, std::uint64_t Neighbor::*count) const {
+    for (const Neighbor& neighbor : neighbors_)
+      if (neighbor.is_child) own = std::min(own, neighbor.*count);
+    return own;
+  }
+  // The number of a message of which only the lower part has come: the first from num_completed_
+  // on.
+  template <class Part>
+  std::uint64_t whole_sequence(Part part) const {
+    return num_completed_ + static_cast<Part>(part - static_cast<Part>(num_completed_));
+  }
   bool is_over() const { return closed_ || failed_.has_value(); }
   Neighbor* find(const Connection& connection);
   Neighbor* find(int rank);

@@ -324,15 +324,12 @@ bool GroupImpl::send_packets(Message& message, Clock::time_point now) {
 
 bool GroupImpl::note_progress(Clock::time_point now) {
   Native& native = *native_;
-  std::uint64_t there = native.num_announced, lost = 0;
-  for (const Neighbor& neighbor : neighbors_) {
-    if (!neighbor.is_child) continue;
-    there = std::min(there, neighbor.num_sent);
-    lost = std::max(lost, neighbor.num_lost);
-  }
   // Of datagrams that the interface has refused members of this host may have a copy.
-  there = std::min(there, native.num_sent);
+  const std::uint64_t there = least_with_children(native.num_sent, &Neighbor::num_sent);
   if (there <= native.num_there) return false;
+  std::uint64_t lost = 0;
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.is_child) lost = std::max(lost, neighbor.num_lost);
   const bool drops_most = native.ahead.on_progress(there - native.num_there,
                                                    lost - std::min(lost, native.num_lost_there));
   native.num_there = there;

@@ -65,10 +65,7 @@ void GroupImpl::on_packet(Bytes bytes, Clock::time_point now) {
     native.hears = true;
     return note_hearing();
   }
-  const std::uint64_t sequence =
-      num_completed_ +
-      static_cast<std::uint16_t>(head.sequence - static_cast<std::uint16_t>(num_completed_));
-  Message* message = message_of(sequence);
+  Message* message = message_of(whole_sequence(head.sequence));
   if (message == nullptr || message->copied == nullptr || !message->has_buffer ||
       head.packet >= message->num_blocks)
     return;
@@ -120,12 +117,11 @@ void GroupImpl::look_for_lacks(std::uint64_t until) {
 
 void GroupImpl::report_progress() {
   Native& native = *native_;
-  std::uint64_t least = std::min(native.num_sent, native.num_announced), lost = native.num_lost;
-  for (const Neighbor& neighbor : neighbors_) {
-    if (!neighbor.is_child) continue;
-    least = std::min(least, neighbor.num_sent);
-    lost = std::max(lost, neighbor.num_lost);
-  }
+  const std::uint64_t least =
+      least_with_children(std::min(native.num_sent, native.num_announced), &Neighbor::num_sent);
+  std::uint64_t lost = native.num_lost;
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.is_child) lost = std::max(lost, neighbor.num_lost);
   const std::uint64_t step = std::max<std::uint32_t>(1, native.window / kReports);
   if (least < native.num_reported + step &&
       (least == native.num_reported || (least < native.num_announced && least < native.mark)))
@@ -151,9 +147,7 @@ void GroupImpl::note_able() {
   native.num_able = std::max(native.num_able, num_completed_);
   for (const Message* next; (next = message_of(native.num_able)) != nullptr && next->has_buffer;)
     ++native.num_able;
-  std::uint64_t least = native.num_able;
-  for (const Neighbor& neighbor : neighbors_)
-    if (neighbor.is_child) least = std::min(least, neighbor.num_able);
+  const std::uint64_t least = least_with_children(native.num_able, &Neighbor::num_able);
   if (!has_copied(native.num_all_able, least)) return;
   native.num_all_able = least;
   if (is_root())

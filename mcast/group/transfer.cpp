@@ -323,10 +323,7 @@ void GroupImpl::on_block(Connection& connection, const BlockTag& tag) {
   if (neighbor == nullptr || is_over()) return;
   const bool is_nearly = (tag.block & kNearlyHere) != 0;
   const std::uint32_t block = tag.block & ~kNearlyHere;
-  // A tag has only the lower half of the message's number.
-  const std::uint64_t sequence =
-      num_completed_ +
-      static_cast<std::uint32_t>(tag.sequence - static_cast<std::uint32_t>(num_completed_));
+  const std::uint64_t sequence = whole_sequence(tag.sequence);
   Message* message = message_of(sequence);
   const auto is_posted = [&] {
     return std::ranges::any_of(posted_,

@@ -6,7 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "mcast/native/channel.hpp"
+#include "multicast/channel.hpp"
 
 namespace weft::mcast {
 

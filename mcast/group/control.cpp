@@ -60,32 +60,19 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
       return with(CreditMessage{}, [&](auto& m) { on_credit(*neighbor, m); });
     case Kind::heard:
       if (!neighbor->is_child || native_ == nullptr) return corrupt();
-      neighbor->has_heard = true;
-      return note_hearing();
+      return native_->on_heard(neighbor->child);
     case Kind::able:
       if (!neighbor->is_child || native_ == nullptr) return corrupt();
-      return with(CountMessage{}, [&](auto& m) {
-        neighbor->num_able = m.count;
-        note_able();
-      });
+      return with(CountMessage{}, [&](auto& m) { native_->on_able(neighbor->child, m.count); });
     case Kind::progress:
       if (!neighbor->is_child || native_ == nullptr) return corrupt();
       return with(ProgressMessage{}, [&](auto& m) {
-        // A count that no packet explains would let the root run ahead.
-        if (m.count > native_->num_announced || m.count < neighbor->num_sent) return corrupt();
-        neighbor->num_sent = m.count;
-        neighbor->num_lost = m.lost;
-        multicast_.make_active(*this);
+        check_native(*neighbor, native_->on_progress(neighbor->child, m.count, m.lost));
       });
     case Kind::mark:
       if (!is_from_parent || native_ == nullptr) return corrupt();
-      return with(CountMessage{}, [&](auto& m) {
-        if (m.count > native_->num_announced) return corrupt();
-        send_to_children(m);
-        native_->mark = std::max(native_->mark, m.count);
-        native_->last_heard = Clock::now();
-        multicast_.make_active(*this);
-      });
+      return with(CountMessage{},
+                  [&](auto& m) { check_native(*neighbor, native_->on_mark(m.count)); });
     case Kind::lack:
       if (!neighbor->is_child || native_ == nullptr) return corrupt();
       return with(LackMessage{}, [&](auto& m) { on_lack(*neighbor, m, body); });

@@ -362,7 +362,7 @@ void GroupImpl::go(const GoMessage& message) {
   if (is_going_ || is_over()) return;
   is_going_ = true;
   send_to_children(message);
-  if (native_ != nullptr) go_native(message);
+  if (native_ != nullptr) native_->start({message.token, message.channel});
   for (const Posted& posted : posted_)
     for (Neighbor& neighbor : neighbors_)
       send_ready(neighbor, posted.sequence, posted.bytes, posted.key);
@@ -456,7 +456,7 @@ void GroupImpl::note_have() {
   if ((!settings_.delivery_all && native_ == nullptr) || is_over()) return;
   const std::uint64_t least = least_with_children(num_here_, &Neighbor::num_have);
   if (least <= num_reported_have_) return;
-  if (!settings_.delivery_all && !has_copied(num_reported_have_, least)) return;
+  if (!settings_.delivery_all && !native_->has(num_reported_have_, least)) return;
   num_reported_have_ = least;
   if (is_root()) {
     num_stable_ = least;

@@ -17,17 +17,15 @@
 
 #include "mcast/group/multicast_impl.hpp"
 #include "mcast/group/time_log.hpp"
-#include "mcast/native/channel.hpp"
-#include "mcast/native/packet_set.hpp"
-#include "mcast/native/window.hpp"
 #include "mcast/schedules/credit.hpp"
+#include "multicast/packet_stream.hpp"
 
 namespace weft::mcast {
 
 // Bytes of puts that a group has in flight (transfer.cpp).
 inline constexpr std::size_t kWindowBytes = 256 << 10;
 
-class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
+class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private PacketStream::Tree {
  public:
   GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events);
 
@@ -79,11 +77,10 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::string why_lost = {};
     std::uint64_t num_have = 0;   // messages that its whole subtree has
     std::uint64_t num_taken = 0;  // messages that it has completed, as last reported
-    // Of the subtree of a child, in native groups.
-    std::array<JoinedMessage::Limits, kNumChannelKinds> channels = {};
+    // Of a child: its number, and in native groups what its subtree can receive.
+    std::size_t child = 0;
+    AllLimits channels = {};
     std::string why_not = {};
-    bool has_heard = false;
-    std::uint64_t num_able = 0, num_sent = 0, num_lost = 0;
     std::map<std::uint64_t, Buffer> buffers = {};
     std::map<std::uint64_t, std::uint64_t> credits = {};  // that it gives, by message
     std::deque<std::pair<MemoryKey, std::shared_ptr<PeerMemory>>> memories = {};  // used last
@@ -92,13 +89,6 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   struct Edge {
     std::optional<std::uint32_t> first_credit;  // that this member has
     std::uint64_t num_sent = 0, num_given = 0;  // given: credits to the neighbor
-  };
-  // A message that the network copies. Packets are its blocks.
-  struct Copied {
-    std::uint64_t first = 0;        // its first packet's number among those of all such messages
-    PacketSet here, asked;          // at receivers; asked: they come from the parent
-    std::uint32_t num_sent = 0;     // at the root
-    std::vector<PacketSet> wanted;  // that neighbors have asked for; empty: none yet
   };
   struct Message {
     std::uint64_t sequence = 0, bytes = 0;
@@ -109,11 +99,11 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
     std::uint32_t num_blocks = 0, num_received = 0;
     std::vector<bool> received;
     bool uses_credit = false;
-    bool has_early_credit = false;  // given when a block is nearly here
-    std::vector<bool> nearly_here;  // by block; empty without early credit
-    Receipts receipts;              // the next one gets credit
-    std::vector<Edge> edges;        // by neighbor; empty without credit
-    std::unique_ptr<Copied> copied;
+    bool has_early_credit = false;                  // given when a block is nearly here
+    std::vector<bool> nearly_here;                  // by block; empty without early credit
+    Receipts receipts;                              // the next one gets credit
+    std::vector<Edge> edges;                        // by neighbor; empty without credit
+    const PacketStream::Message* copied = nullptr;  // in native_: the network copies it
     // The next bytes to send: the block of `step`, of which `sent` bytes are posted.
     Shape shape;
     std::uint64_t step = 0, num_steps = 0, sent = 0;
@@ -206,7 +196,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   bool has_credit(Message& message, const Neighbor& neighbor);
   Edge& edge(Message& message, const Neighbor& neighbor);
   bool reap();
-  bool pump(std::size_t& budget);
+  bool pump();
   bool complete_some();
   bool is_done(const Message& message) const;
   Spent spent_now(Message& message);
@@ -218,64 +208,27 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
            std::size_t bytes, std::optional<std::uint32_t> block, std::size_t last_of = 0);
 
   // native.cpp
-  // Whether the network copies long messages, and how far it has come. Counts are of packets of all
-  // messages that it copies.
-  enum class NativeState { forming, probing, on, off };
-  struct Native {
-    NativeState state = NativeState::forming;
-    Status why_not = {};  // off
-    // By kind, as far as this member can have them; and the chosen one.
-    std::array<std::unique_ptr<Channel>, kNumChannelKinds> channels;
-    std::unique_ptr<Channel> channel;
-    std::uint64_t token = 0;
-    bool hears = false, has_reported_hearing = false;
-    std::uint64_t num_announced = 0;
-    std::uint64_t num_able = 0, num_all_able = 0;  // messages with buffers here; in the subtree
-    // At receivers.
-    std::uint32_t window = Window::kLeast;
-    std::uint64_t num_sent = 0, num_looked_at = 0, num_lost = 0;
-    std::uint64_t num_reported = 0;
-    std::uint64_t mark = 0;          // also at the root: the last one
-    Clock::time_point last_heard{};  // a packet or a mark
-    // At the root.
-    Window ahead;
-    std::uint32_t packet_bytes = 0;
-    Clock::time_point probe_until{}, next_probe{}, last_progress{}, timed_at{};
-    Clock::duration round_trip{};
-    std::uint64_t timed = 0;  // packets sent at timed_at; 0: none is timed
-    std::uint64_t num_there = 0, num_lost_there = 0;
-    bool waits_for_queue = false;                 // of the interface
-    std::optional<Clock::time_point> full_since;  // that queue
-  };
   void open_native();
   Status find_address(ChannelAddress& address) const;
   bool has_verbs() const;
   void send_joined();
-  bool begin_native(const JoinedMessage& all, GoMessage& go);
-  void go_native(const GoMessage& message);
-  void give_up_native(const Status& why);
   bool is_copied(std::uint64_t bytes) const;
-  bool can_be_copied(const Arrival& arrival) const;
   bool waits_native() const;
-  // Whether there is a message that the network copies among those of these numbers.
-  bool has_copied(std::uint64_t from, std::uint64_t to) const;
-  void add_copied(Message& message);
-  bool advance_native(Clock::time_point now, std::size_t& budget);
-  bool probe(Clock::time_point now);
-  bool send_packets(Clock::time_point now);
-  bool send_packets(Message& message, Clock::time_point now);
-  bool note_progress(Clock::time_point now);
-  static Bytes packet_of(const Message& message, std::uint32_t packet);
-  void send_mark(std::uint64_t count);
-  bool receive_packets(Clock::time_point now);
-  void on_packet(Bytes bytes, Clock::time_point now);
-  void look_for_lacks(std::uint64_t until);
-  void report_progress();
-  void on_lack(Neighbor& neighbor, const LackMessage& message, Bytes bitmap);
-  void on_repair(const Neighbor& neighbor, Message& message, std::uint32_t block);
-  bool repair(std::size_t& budget);
-  void note_hearing();
-  void note_able();
+  bool advance_native(Clock::time_point now);
+  // A call of native_ that found a fault of this neighbor's fails the group.
+  void check_native(const Neighbor& neighbor, const Status& status);
+  Neighbor& child(std::size_t number);
+  void on_lack(Neighbor& neighbor, const LackMessage& lack, Bytes bitmap);
+  void on_repair(const Neighbor& neighbor, const Message& message, std::uint32_t block);
+  void send_heard() override;
+  void send_able(std::uint64_t able) override;
+  void send_progress(std::uint64_t packets, std::uint64_t lost) override;
+  void send_lack(std::uint64_t sequence, std::uint32_t first, Bytes bitmap) override;
+  void send_mark(std::uint64_t packets) override;
+  bool send_repair(std::size_t child, const PacketStream::Message& message, std::uint32_t first,
+                   std::uint32_t count) override;
+  void wake() override;
+  std::string name_of_child(std::size_t child) const override;
 
   MulticastImpl& multicast_;
   const GroupSettings settings_;
@@ -287,7 +240,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::vector<Neighbor> neighbors_;  // by rank
   int parent_ = -1;
   bool uses_small_ = false;
-  std::unique_ptr<Native> native_;  // nullptr: another algorithm was chosen
+  std::unique_ptr<PacketStream> native_;  // nullptr: another algorithm was chosen
 
   Clock::time_point create_until_{};
   bool is_going_ = false, has_joined_ = false, has_sent_ending_ = false, has_reported_all_ = false;
@@ -316,6 +269,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl> {
   std::deque<Posted> posted_;
   std::vector<std::unique_ptr<Put>> puts_, free_puts_;
   std::size_t bytes_under_way_ = 0;
+  std::size_t budget_ = 0;  // bytes that this call of advance() may still put
 };
 
 }  // namespace weft::mcast

@@ -1,11 +1,5 @@
-// Messages that the network copies, at the root: whether it does, and how fast they go.
-//
-// When all members have joined and can receive datagrams of one kind, the root sends probes until
-// every member has heard one; members that hear none in time leave the group to the pipeline. A
-// long message is announced, and once all have buffers the root sends its packets once, in order,
-// at most a window (native/window.hpp) ahead of the slowest receiver. What a receiver lacks it gets
-// from its parent in the tree (native_packets.cpp), so that the root repairs for its children
-// alone. Acknowledgements are the least of a subtree, and come some times a window.
+// Groups whose long messages the network copies: how their PacketStream forms and what it sends
+// along the tree of the group. Repairs are puts, with a tag as blocks have.
 #include <fmt/core.h>
 #include <sodium.h>
 
@@ -20,23 +14,6 @@ namespace weft::mcast {
 
 namespace {
 
-constexpr std::uint64_t kLeastBytes = 256 << 10;  // below it announcing takes longer than sending
-constexpr int kLeastMembers = 3;
-constexpr auto kProbeFor = std::chrono::milliseconds(500);
-constexpr auto kProbeEvery = std::chrono::milliseconds(5);
-// Without progress for so long, or kRoundTrips, the last packets are taken for lost.
-constexpr auto kStalled = std::chrono::milliseconds(20);
-constexpr int kRoundTrips = 4;
-// An interface that takes no datagram for so long takes none of this length, or is stuck.
-constexpr auto kFullFor = std::chrono::seconds(1);
-constexpr std::size_t kBatch = 64;
-constexpr std::chrono::microseconds kTick{1000};
-// While packets come, a thread that sleeps takes what came meanwhile at once: each by itself would
-// cost a wakening. The channel has room for some milliseconds of a fast network.
-constexpr std::chrono::microseconds kNap{250};
-constexpr auto kComing = std::chrono::milliseconds(2);
-constexpr std::uint32_t kMostWindow = 0xffff;
-
 // The first address of a member that leads to it through a network.
 Status network_address(const std::string& member, peer::SocketAddress& address) {
   if (!peer::is_address_text(member)) return peer::resolve(member, address);
@@ -47,39 +24,29 @@ Status network_address(const std::string& member, peer::SocketAddress& address) 
   return {Code::unsupported, "its Node does not listen on a network"};
 }
 
-// Sending may go on later.
-bool is_queue_full(const Status& status) {
-  return status.ok() || status == Code::again || status == Code::no_memory;
-}
-
 }  // namespace
 
 // Forming.
 
 void GroupImpl::open_native() {
-  native_ = std::make_unique<Native>();
+  std::size_t num_children = 0;
+  for (Neighbor& neighbor : neighbors_)
+    if (neighbor.is_child) neighbor.child = num_children++;
+  PacketStream::Tree& tree = *this;
+  native_ = std::make_unique<PacketStream>(tree, is_root(), num_children);
   ChannelAddress address;
   Status status;
   if (is_one_host_)
     status = {Code::unsupported, "all members are on one host"};
-  else if (size() < kLeastMembers)
+  else if (size() < kLeastCopiedMembers)
     status = {Code::unsupported, "a group of two members has nothing to copy"};
   else
     status = find_address(address);
   if (status == Code::bad_argument) throw Error(status);
-  if (!status) {
-    native_->why_not = status;
-    return;
-  }
-  const auto of = [&](ChannelKind kind) -> auto& {
-    return native_->channels[static_cast<std::size_t>(kind)];
-  };
-  native_->why_not = open_udp_channel(address, is_root(), of(ChannelKind::udp));
-  if (!has_verbs()) return;
-  status = open_ud_channel(address, is_root(), of(ChannelKind::ud));
-  if (!status && !native_->why_not)
-    native_->why_not = {Code::unsupported,
-                        fmt::format("{}; {}", native_->why_not.text(), status.text())};
+  if (status)
+    native_->open(address, has_verbs());
+  else
+    native_->refuse(status);
 }
 
 // The Node may use the fabric of that name, and has a device for it.
@@ -113,29 +80,26 @@ void GroupImpl::send_joined() {
   JoinedMessage message{{.kind = Kind::joined}, {}};
   std::string why;
   if (native_ != nullptr) {
-    for (std::size_t kind = 0; kind < kNumChannelKinds; ++kind) {
-      JoinedMessage::Limits& least = message.channels[kind];
-      if (const Channel* channel = native_->channels[kind].get(); channel != nullptr)
-        least = {static_cast<std::uint32_t>(channel->datagram_max()),
-                 static_cast<std::uint32_t>(std::min<std::size_t>(channel->room(), kMostWindow))};
-      for (const Neighbor& neighbor : neighbors_) {
-        if (!neighbor.is_child) continue;
-        least.datagram_max = std::min(least.datagram_max, neighbor.channels[kind].datagram_max);
-        least.room = std::min(least.room, neighbor.channels[kind].room);
-      }
-    }
+    message.channels = native_->limits();
     // What every member finds is not the fault of one.
-    if (!native_->why_not && (is_one_host_ || size() < kLeastMembers))
-      why = native_->why_not.text();
-    else if (!native_->why_not)
-      why = fmt::format("{}: {}", name(settings_.self), native_->why_not.text());
-    for (const Neighbor& neighbor : neighbors_)
-      if (why.empty() && neighbor.is_child) why = neighbor.why_not;
+    if (const Status& own = native_->why_not(); !own)
+      why = is_one_host_ || size() < kLeastCopiedMembers
+                ? own.text()
+                : fmt::format("{}: {}", name(settings_.self), own.text());
+    for (const Neighbor& neighbor : neighbors_) {
+      if (!neighbor.is_child) continue;
+      message.channels = least_of(message.channels, neighbor.channels);
+      if (why.empty()) why = neighbor.why_not;
+    }
   }
   if (is_root()) {
     GoMessage message_to_all{{.kind = Kind::go}, 0, {}, 0};
-    if (native_ != nullptr && !begin_native(message, message_to_all) && !why.empty())
-      native_->why_not = {Code::unsupported, why};
+    if (native_ != nullptr) {
+      const PacketStream::Start start = native_->choose(message.channels);
+      message_to_all.token = start.token;
+      message_to_all.channel = start.kind;
+      if (start.token == 0 && !why.empty()) native_->refuse({Code::unsupported, why});
+    }
     return go(message_to_all);
   }
   if (why.size() > kMaxTextBytes) why.resize(kMaxTextBytes);
@@ -143,247 +107,103 @@ void GroupImpl::send_joined() {
   send_to(*find(parent_), message, std::as_bytes(std::span(why)));
 }
 
-// False: there is no kind of datagrams that all members can receive.
-bool GroupImpl::begin_native(const JoinedMessage& all, GoMessage& go) {
-  const auto usable = std::ranges::find_if(
-      all.channels, [](const auto& limits) { return limits.datagram_max > sizeof(PacketHead); });
-  if (usable == all.channels.end()) return false;
-  go.channel = static_cast<ChannelKind>(usable - all.channels.begin());
-  while (go.token == 0) ::randombytes_buf(&go.token, sizeof go.token);
-  native_->packet_bytes = usable->datagram_max - static_cast<std::uint32_t>(sizeof(PacketHead));
-  // Other datagrams, and the time until a thread looks, need some of the room.
-  native_->ahead = Window(usable->room - usable->room / 4);
-  return true;
-}
-
-void GroupImpl::go_native(const GoMessage& message) {
-  native_->token = message.token;
-  if (const auto kind = static_cast<std::size_t>(message.channel);
-      message.token != 0 && kind < kNumChannelKinds)
-    native_->channel = std::move(native_->channels[kind]);
-  for (auto& channel : native_->channels) channel.reset();
-  if (native_->channel == nullptr) {
-    if (native_->why_not.ok())
-      native_->why_not = {Code::unsupported, "another member can receive no datagrams"};
-    return give_up_native(native_->why_not);
-  }
-  native_->state = NativeState::probing;
-  native_->next_probe = Clock::now();
-  native_->probe_until = native_->next_probe + kProbeFor;
-}
-
-void GroupImpl::give_up_native(const Status& why) {
-  native_->state = NativeState::off;
-  native_->why_not = why;
-  multicast_.make_active(*this);
-}
-
 Status GroupImpl::native() {
   std::lock_guard guard(multicast_.lock());
   if (native_ == nullptr)
     return {Code::bad_argument,
             fmt::format("group {} is by {}, not native", settings_.id, settings_.algorithm)};
-  switch (native_->state) {
-    case NativeState::on:
-      return {};
-    case NativeState::off:
-      return native_->why_not;
-    default:
-      return {Code::again, fmt::format("group {} does not know yet", settings_.id)};
-  }
+  const Status state = native_->state();
+  return state != Code::again
+             ? state
+             : Status(Code::again, fmt::format("group {} does not know yet", settings_.id));
 }
 
-bool GroupImpl::probe(Clock::time_point now) {
-  Native& native = *native_;
-  const auto deaf = std::ranges::find_if(neighbors_, [](const Neighbor& neighbor) {
-    return neighbor.is_child && !neighbor.has_heard;
-  });
-  if (deaf == neighbors_.end()) {
-    native.state = NativeState::on;
-    native.full_since.reset();
-    return true;
-  }
-  if (now >= native.probe_until) {
-    give_up_native(
-        {Code::unsupported,
-         native.full_since
-             ? fmt::format(
-                   "the queue of the root's interface took no datagram of {} bytes within {} ms",
-                   native.packet_bytes + sizeof(PacketHead),
-                   std::chrono::milliseconds(kProbeFor).count())
-             : fmt::format("{}, or one below it, heard no datagram within {} ms", name(deaf->rank),
-                           std::chrono::milliseconds(kProbeFor).count())});
-    return true;
-  }
-  if (now < native.next_probe) return false;
-  native.next_probe = now + kProbeEvery;
-  const PacketHead head{native.token, kProbe, 0, 0};
-  // As long as a packet, as a network may bring short ones alone.
-  const std::vector<std::byte> body(native.packet_bytes);
-  const Channel::Datagram datagram{std::as_bytes(std::span(&head, 1)), body};
-  Status status;
-  if (native.channel->send({&datagram, 1}, status) > 0)
-    native.full_since.reset();
-  else if (!native.full_since)
-    native.full_since = now;
-  if (!is_queue_full(status)) give_up_native(status);
-  return true;
-}
-
-// Sending.
+// Messages.
 
 bool GroupImpl::is_copied(std::uint64_t bytes) const {
-  return native_ != nullptr && native_->state != NativeState::off && bytes >= kLeastBytes &&
-         bytes / native_->packet_bytes < kMostPackets;
+  return native_ != nullptr && native_->takes(bytes);
 }
-
-bool GroupImpl::can_be_copied(const Arrival& arrival) const {
-  return native_ != nullptr && native_->channel != nullptr && arrival.bytes > 0 &&
-         arrival.packet_bytes + sizeof(PacketHead) <= native_->channel->datagram_max() &&
-         arrival.bytes / arrival.packet_bytes < kMostPackets;
-}
-
-void GroupImpl::add_copied(Message& message) {
-  message.copied = std::make_unique<Copied>();
-  message.copied->first = native_->num_announced;
-  native_->num_announced += message.num_blocks;
-  if (is_root()) return;
-  message.copied->here = PacketSet(message.num_blocks);
-  message.copied->asked = PacketSet(message.num_blocks);
-}
-
-bool GroupImpl::send_packets(Clock::time_point now) {
-  Native& native = *native_;
-  native.waits_for_queue = false;
-  bool any = false;
-  for (const auto& item : messages_) {
-    Message& message = *item;
-    if (message.copied == nullptr || message.copied->num_sent == message.num_blocks) continue;
-    if (native.num_all_able <= message.sequence) break;
-    if (native.state == NativeState::off) {
-      native.num_sent += message.num_blocks - message.copied->num_sent;
-      message.copied->num_sent = message.num_blocks;
-    } else if (!send_packets(message, now)) {
-      break;
-    }
-    any = true;
-    if (message.copied->num_sent < message.num_blocks) break;
-    send_mark(native.num_sent);
-  }
-  const auto patience = std::max<Clock::duration>(kStalled, kRoundTrips * native.round_trip);
-  if (native.num_sent > native.num_there && now - native.last_progress > patience)
-    send_mark(native.num_sent);
-  return any;
-}
-
-// False: none can go now.
-bool GroupImpl::send_packets(Message& message, Clock::time_point now) {
-  Native& native = *native_;
-  bool any = false;
-  while (message.copied->num_sent < message.num_blocks) {
-    const std::uint64_t ahead = native.num_sent - native.num_there;
-    const std::uint32_t window = native.ahead.size();
-    if (ahead >= window) break;
-    std::array<PacketHead, kBatch> heads;
-    std::array<Channel::Datagram, kBatch> datagrams;
-    std::size_t count = 0;
-    for (std::uint32_t packet = message.copied->num_sent;
-         packet < message.num_blocks && count < kBatch && ahead + count < window;
-         ++packet, ++count) {
-      heads[count] = {native.token, packet, static_cast<std::uint16_t>(message.sequence),
-                      static_cast<std::uint16_t>(window)};
-      datagrams[count] = {std::as_bytes(std::span(&heads[count], 1)), packet_of(message, packet)};
-    }
-    Status status;
-    const std::size_t num_sent = native.channel->send(std::span(datagrams).first(count), status);
-    if (num_sent > 0) {
-      // The time without progress begins when there is something to wait for.
-      if (ahead == 0) native.last_progress = now;
-      message.copied->num_sent += static_cast<std::uint32_t>(num_sent);
-      native.num_sent += num_sent;
-      native.full_since.reset();
-      if (native.timed == 0) {
-        native.timed = native.num_sent;
-        native.timed_at = now;
-      }
-      any = true;
-    }
-    if (num_sent == count) continue;
-    native.waits_for_queue = status == Code::again;
-    if (is_queue_full(status) && !native.full_since) native.full_since = now;
-    if (is_queue_full(status) && now - *native.full_since > kFullFor)
-      status = {Code::unsupported,
-                fmt::format("the queue of the root's interface has been full for {} s",
-                            kFullFor.count())};
-    if (is_queue_full(status)) break;
-    give_up_native(status);
-    return true;
-  }
-  return any;
-}
-
-bool GroupImpl::note_progress(Clock::time_point now) {
-  Native& native = *native_;
-  // Of datagrams that the interface has refused members of this host may have a copy.
-  const std::uint64_t there = least_with_children(native.num_sent, &Neighbor::num_sent);
-  if (there <= native.num_there) return false;
-  std::uint64_t lost = 0;
-  for (const Neighbor& neighbor : neighbors_)
-    if (neighbor.is_child) lost = std::max(lost, neighbor.num_lost);
-  const bool drops_most = native.ahead.on_progress(there - native.num_there,
-                                                   lost - std::min(lost, native.num_lost_there));
-  native.num_there = there;
-  native.num_lost_there = lost;
-  native.last_progress = now;
-  if (native.timed > 0 && there >= native.timed) {
-    native.round_trip = (7 * native.round_trip + (now - native.timed_at)) / 8;
-    native.timed = 0;
-  }
-  if (drops_most && native.state == NativeState::on)
-    give_up_native({Code::unsupported, "the network drops most packets"});
-  return true;
-}
-
-void GroupImpl::send_mark(std::uint64_t count) {
-  if (count <= native_->mark) return;
-  native_->mark = count;
-  send_to_children(CountMessage{{.kind = Kind::mark}, count});
-}
-
-// Waiting.
 
 bool GroupImpl::waits_native() const {
-  if (native_ == nullptr || is_over() || !is_going_) return false;
-  return native_->state == NativeState::probing ||
-         std::ranges::any_of(messages_, [](const auto& item) { return item->copied != nullptr; });
+  return native_ != nullptr && !is_over() && is_going_ && native_->needs_time();
 }
 
 void GroupImpl::add_waits(std::vector<pollfd>& waits, std::chrono::microseconds& most) const {
-  if (!waits_native() || native_->channel == nullptr) return;
-  const Native& native = *native_;
-  if (is_root()) {
-    if (native.waits_for_queue) waits.push_back(native.channel->waits_for());
-    most = std::min(most, kTick);
-  } else if (Clock::now() - native.last_heard < kComing) {
-    most = std::min(most, kNap);
-  } else {
-    waits.push_back(native.channel->waits_for());
-    most = std::min(most, kTick);
-  }
+  if (!waits_native()) return;
+  if (const auto wait = native_->waits_for(Clock::now(), most)) waits.push_back(*wait);
 }
 
-bool GroupImpl::advance_native(Clock::time_point now, std::size_t& budget) {
-  if (native_ == nullptr || !is_going_) return false;
-  bool any = false;
-  if (is_root()) {
-    if (native_->state == NativeState::probing) any |= probe(now);
-    any |= note_progress(now);
-    any |= send_packets(now);
-  } else if (native_->channel != nullptr) {
-    any |= receive_packets(now);
-  }
-  if (!is_over()) any |= repair(budget);
-  return any;
+bool GroupImpl::advance_native(Clock::time_point now) {
+  return native_ != nullptr && is_going_ && native_->advance(now);
+}
+
+// Between the stream and the neighbors.
+
+GroupImpl::Neighbor& GroupImpl::child(std::size_t number) {
+  return *std::ranges::find_if(neighbors_, [number](const Neighbor& neighbor) {
+    return neighbor.is_child && neighbor.child == number;
+  });
+}
+
+std::string GroupImpl::name_of_child(std::size_t number) const {
+  return name(const_cast<GroupImpl*>(this)->child(number).rank);
+}
+
+void GroupImpl::wake() { multicast_.make_active(*this); }
+
+void GroupImpl::send_heard() { send_to(*find(parent_), Head{.kind = Kind::heard}); }
+
+void GroupImpl::send_able(std::uint64_t able) {
+  send_to(*find(parent_), CountMessage{{.kind = Kind::able}, able});
+}
+
+void GroupImpl::send_progress(std::uint64_t packets, std::uint64_t lost) {
+  send_to(*find(parent_), ProgressMessage{{.kind = Kind::progress}, packets, lost});
+}
+
+void GroupImpl::send_mark(std::uint64_t packets) {
+  send_to_children(CountMessage{{.kind = Kind::mark}, packets});
+}
+
+void GroupImpl::send_lack(std::uint64_t sequence, std::uint32_t first, Bytes bitmap) {
+  LackMessage message{{.kind = Kind::lack}, sequence, first, 0};
+  message.text_bytes = static_cast<std::uint32_t>(bitmap.size());
+  send_to(*find(parent_), message, bitmap);
+}
+
+bool GroupImpl::send_repair(std::size_t number, const PacketStream::Message& copied,
+                            std::uint32_t first, std::uint32_t count) {
+  if (is_over() || bytes_under_way_ >= kWindowBytes || budget_ == 0) return false;
+  Message& message = *message_of(copied.sequence());
+  Neighbor& to = child(number);
+  const Buffer* buffer = buffer_of(message, to);
+  if (buffer == nullptr) return false;  // too small: the group has failed
+  const Bytes bytes = copied.packets(first, count);
+  budget_ -= std::min(budget_, bytes.size());
+  put(message, to, *buffer, static_cast<std::uint64_t>(bytes.data() - copied.data()), bytes.size(),
+      first | (count - 1) << (32 - kRunBits));
+  return true;
+}
+
+void GroupImpl::check_native(const Neighbor& neighbor, const Status& status) {
+  if (!status)
+    fail(status.code(), neighbor.rank, fmt::format("{} {}", name(neighbor.rank), status.text()));
+}
+
+void GroupImpl::on_lack(Neighbor& neighbor, const LackMessage& lack, Bytes bitmap) {
+  if (bitmap.size() != lack.text_bytes || !neighbor.buffers.contains(lack.sequence))
+    return check_native(neighbor,
+                        {Code::corrupt, fmt::format("asks for packets of message {}, which is not "
+                                                    "expected",
+                                                    lack.sequence)});
+  check_native(neighbor, native_->on_lack(neighbor.child, lack.sequence, lack.first, bitmap));
+}
+
+void GroupImpl::on_repair(const Neighbor& neighbor, const Message& message, std::uint32_t block) {
+  const std::uint32_t first = block & (kMostPackets - 1), count = (block >> (32 - kRunBits)) + 1;
+  // Only the parent is asked.
+  const std::uint32_t expected = neighbor.rank == parent_ ? count : 0;
+  check_native(neighbor, native_->on_repair(message.sequence, first, expected));
 }
 
 }  // namespace weft::mcast

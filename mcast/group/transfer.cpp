@@ -63,7 +63,7 @@ GroupImpl::Message& GroupImpl::add_message(std::uint64_t sequence, std::uint64_t
   if (events_.on_times) message.log = std::make_shared<TimeLog>(bytes, message.block_bytes);
   num_begun_ = sequence + 1;
   if (packet_bytes > 0) {
-    add_copied(message);
+    message.copied = &native_->add(sequence, bytes, packet_bytes, nullptr);
     return message;
   }
   message.shape = {size(), message.num_blocks, &racks_};
@@ -120,12 +120,14 @@ void GroupImpl::start_queued() {
       if (num_long >= kMaxBegun) return;
     }
     const bool is_copied = !is_small && this->is_copied(next.bytes);
-    if (is_copied && native_->state == NativeState::probing) return;
+    if (is_copied && !native_->is_on()) return;
     queued_.pop_front();
     const std::uint64_t sequence = num_begun_;
-    Message& message = add_message(sequence, next.bytes, is_copied ? native_->packet_bytes : 0);
+    const std::uint32_t packet_bytes = is_copied ? native_->packet_bytes() : 0;
+    Message& message = add_message(sequence, next.bytes, packet_bytes);
     message.data = const_cast<std::byte*>(next.data);
     message.has_buffer = true;
+    if (is_copied) native_->set_buffer(sequence, message.data);
     message.num_received = message.num_blocks;
     message.is_small = is_small;
     if (is_small) {
@@ -134,11 +136,8 @@ void GroupImpl::start_queued() {
         send_to(neighbor, AnnounceMessage{{.kind = Kind::small}, sequence, next.bytes, 0, 0},
                 {next.data, next.bytes});
     } else {
-      send_to_children(AnnounceMessage{{.kind = Kind::announce},
-                                       sequence,
-                                       next.bytes,
-                                       is_copied ? native_->packet_bytes : 0,
-                                       0});
+      send_to_children(
+          AnnounceMessage{{.kind = Kind::announce}, sequence, next.bytes, packet_bytes, 0});
     }
   }
   if (num_in_all_ && !has_sent_ending_) {
@@ -151,9 +150,11 @@ void GroupImpl::start_queued() {
 
 void GroupImpl::on_arrival(std::uint64_t sequence, Arrival arrival) {
   if (is_over()) return;
-  const bool makes_sense = sequence >= num_begun_ && !arrivals_.contains(sequence) &&
-                           arrivals_.size() < kMaxArrivals && has_few_blocks(arrival.bytes) &&
-                           (arrival.packet_bytes == 0 || can_be_copied(arrival));
+  const bool makes_sense =
+      sequence >= num_begun_ && !arrivals_.contains(sequence) && arrivals_.size() < kMaxArrivals &&
+      has_few_blocks(arrival.bytes) &&
+      (arrival.packet_bytes == 0 ||
+       (native_ != nullptr && native_->may_receive(arrival.bytes, arrival.packet_bytes)));
   if (!makes_sense) {
     const int from = arrival.small ? 0 : parent_;
     return fail(Code::corrupt, from,
@@ -218,7 +219,7 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
   } else if (message->bytes > 0 && !was_posted) {
     offer_buffer(*message, room);
   }
-  note_able();
+  if (message->copied != nullptr && !is_over()) native_->set_buffer(sequence, message->data);
 }
 
 void GroupImpl::offer_buffer(Message& message, std::uint64_t room) {
@@ -361,10 +362,10 @@ bool GroupImpl::advance(Clock::time_point now, bool& has_more) {
   if (!is_over()) {
     if (!is_going_) end_waiting(now);
     if (is_going_ && is_root()) start_queued();
-    std::size_t budget = kBudgetBytes;
-    any |= advance_native(now, budget);
-    any |= pump(budget);
-    any |= complete_some();
+    budget_ = kBudgetBytes;
+    any |= advance_native(now);
+    if (!is_over()) any |= pump();
+    if (!is_over()) any |= complete_some();
   }
   if (is_over() && puts_.empty()) multicast_.changed().notify_all();
   has_more = !puts_.empty() || (!is_going_ && !is_over()) || (any && !is_over()) || waits_native();
@@ -435,7 +436,7 @@ void GroupImpl::put(Message& message, const Neighbor& neighbor, const Buffer& bu
   if (operation.is_done()) reap();
 }
 
-bool GroupImpl::pump(std::size_t& budget) {
+bool GroupImpl::pump() {
   bool any = false;
   for (std::size_t place = 0; place < messages_.size();) {
     Message& message = *messages_[place];
@@ -455,7 +456,7 @@ bool GroupImpl::pump(std::size_t& budget) {
     }
     if (message.log) message.log->enter(spent_now(message));
     const std::uint32_t block = message.move.block;
-    if (bytes_under_way_ >= kWindowBytes || budget == 0 || !message.has_buffer ||
+    if (bytes_under_way_ >= kWindowBytes || budget_ == 0 || !message.has_buffer ||
         (!is_root() && !message.received[block]))
       return any;
     Neighbor& neighbor = *find(message.move.peer);
@@ -468,7 +469,7 @@ bool GroupImpl::pump(std::size_t& budget) {
     if (message.log && message.sent == 0) message.log->begin_sending(message.move);
     const std::uint64_t at = start + message.sent;
     message.sent += part;
-    budget -= std::min(budget, part);
+    budget_ -= std::min(budget_, part);
     const bool is_last = message.sent == length;
     const std::size_t last_of = is_last && message.log ? message.log->all_posted() : 0;
     const bool is_nearly = message.has_early_credit && !is_last &&
@@ -492,8 +493,10 @@ bool GroupImpl::pump(std::size_t& budget) {
 Spent GroupImpl::spent_now(Message& message) {
   const auto waits_for = [&] {
     if (!message.has_buffer) return Spent::setup;
-    const Spent block = message.num_received == 0 ? Spent::first_block : Spent::block;
-    if (message.all_sent) return message.num_received < message.num_blocks ? block : Spent::other;
+    const std::uint32_t received =
+        message.copied != nullptr ? message.copied->num_received() : message.num_received;
+    const Spent block = received == 0 ? Spent::first_block : Spent::block;
+    if (message.all_sent) return received < message.num_blocks ? block : Spent::other;
     if (!is_root() && !message.received[message.move.block]) return block;
     Neighbor& to = *find(message.move.peer);
     if (!to.buffers.contains(message.sequence)) return Spent::buffer;
@@ -504,12 +507,11 @@ Spent GroupImpl::spent_now(Message& message) {
 }
 
 bool GroupImpl::is_done(const Message& message) const {
+  if (!message.has_buffer || !message.all_sent || message.num_puts > 0) return false;
+  if (message.copied == nullptr) return message.num_received == message.num_blocks;
   // Members below may still ask for packets of it.
-  if (message.copied != nullptr)
-    for (const Neighbor& neighbor : neighbors_)
-      if (neighbor.is_child && neighbor.num_have <= message.sequence) return false;
-  return message.has_buffer && message.num_received == message.num_blocks && message.all_sent &&
-         message.num_puts == 0;
+  return message.copied->is_whole() &&
+         least_with_children(~std::uint64_t{0}, &Neighbor::num_have) > message.sequence;
 }
 
 bool GroupImpl::complete_some() {
@@ -527,6 +529,7 @@ bool GroupImpl::complete_some() {
     messages_.pop_front();
     any = true;
     ++num_completed_;
+    if (message->copied != nullptr) native_->drop_first();
     if (message->is_registered_here) deregister(message->data);
     for (Neighbor& neighbor : neighbors_) {
       neighbor.buffers.erase(message->sequence);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "multicast/packet_stream.hpp"
 #include "weft/memory_key.hpp"
 #include "weft/node.hpp"
 
@@ -60,15 +61,8 @@ struct HelloMessage : Head {
   std::array<std::uint8_t, 16> address_digest;  // of native groups
   std::uint64_t handle;                         // `to` of messages to this member
 };
-// Ways of datagrams to all receivers, best first.
-enum class ChannelKind : std::uint32_t { ud, udp };
-inline constexpr std::size_t kNumChannelKinds = 2;
 struct JoinedMessage : Head {
-  // The least of the subtree: bytes of a datagram, and datagrams that wait. 0: cannot receive any.
-  struct Limits {
-    std::uint32_t datagram_max, room;
-  };
-  std::array<Limits, kNumChannelKinds> channels;  // by kind
+  AllLimits channels;  // the least of the subtree
 };
 struct GoMessage : Head {
   std::uint64_t token;  // of all datagrams of this group; 0: there will be none
@@ -133,16 +127,6 @@ inline bool is_sane(const FailedMessage& message, std::span<const std::byte> tex
          message.code <= static_cast<std::uint32_t>(Code::outcome_unknown);
 }
 
-// The header of a datagram to all receivers; the bytes of the packet follow.
-struct PacketHead {
-  std::uint64_t token;
-  std::uint32_t packet;    // of the message; kProbe: nothing but a sign that datagrams come
-  std::uint16_t sequence;  // of the message, its lower part
-  std::uint16_t window;    // packets that the root may be ahead now
-};
-inline constexpr std::uint32_t kProbe = ~0u;
-static_assert(sizeof(PacketHead) == 16);
-
 // The header of a block. For packets that were missing `block` is that of the first one, with their
 // number less one in the upper kRunBits.
 struct BlockTag {
@@ -152,7 +136,7 @@ struct BlockTag {
 };
 inline constexpr std::uint32_t kNearlyHere = 1u << 31;
 inline constexpr unsigned kRunBits = 8;
-inline constexpr std::uint32_t kMostRun = 1u << kRunBits, kMostPackets = 1u << (32 - kRunBits);
+static_assert(kMostRun == 1u << kRunBits && kMostPackets == 1u << (32 - kRunBits));
 static_assert(sizeof(BlockTag) == sizeof(NotifyTag));
 
 inline NotifyTag to_tag(const BlockTag& block) {

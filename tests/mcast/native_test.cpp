@@ -12,9 +12,9 @@
 #include <random>
 
 #include "mcast/group/wire.hpp"
-#include "mcast/native/channel.hpp"
-#include "mcast/native/packet_set.hpp"
-#include "mcast/native/window.hpp"
+#include "multicast/channel.hpp"
+#include "multicast/packet_set.hpp"
+#include "multicast/window.hpp"
 #include "peer/address.hpp"
 #include "team.hpp"
 

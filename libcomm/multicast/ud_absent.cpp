@@ -1,5 +1,5 @@
 // Built where libibverbs and librdmacm are missing.
-#include "mcast/native/channel.hpp"
+#include "multicast/channel.hpp"
 
 namespace weft::mcast {
 

@@ -2,7 +2,7 @@
 // Channel: datagrams from the root of a group to its receivers, which the network copies. Each
 // comes whole or not at all, in any order, perhaps more than once, and may be of anybody.
 //
-// Threads: one at a time. Callers: mcast/group alone.
+// Threads: one at a time.
 #include <poll.h>
 
 #include <cstddef>
@@ -48,24 +48,25 @@ class Channel {
 
 // By IP multicast over UDP. Errors: the interface, or the kernel, has no multicast; the address is
 // none, or in use by a program that does not share it.
-Status open_udp_channel(const ChannelAddress& address, bool is_root,
-                        std::unique_ptr<Channel>& channel);
+WEFT_API Status open_udp_channel(const ChannelAddress& address, bool is_root,
+                                 std::unique_ptr<Channel>& channel);
 // By unreliable datagrams (UD) of InfiniBand or RoCE v2, from and to registered memory of the
 // channel, without the kernel. Takes at most a second. Errors: no device has the interface's
 // address; it, the connection manager or the subnet manager refuses; too little memory may be
 // locked.
-Status open_ud_channel(const ChannelAddress& address, bool is_root,
-                       std::unique_ptr<Channel>& channel);
+WEFT_API Status open_ud_channel(const ChannelAddress& address, bool is_root,
+                                std::unique_ptr<Channel>& channel);
 
 // Without their ports.
-bool is_same_host(const peer::SocketAddress& one, const peer::SocketAddress& other);
+WEFT_API bool is_same_host(const peer::SocketAddress& one, const peer::SocketAddress& other);
 // The address of the interface that leads to `other`.
-Status local_towards(const peer::SocketAddress& other, peer::SocketAddress& local);
+WEFT_API Status local_towards(const peer::SocketAddress& other, peer::SocketAddress& local);
 
 // `text`: "239.1.2.3", "239.1.2.3:5000", "ff15::1" or "[ff15::1]:5000"; without a port, or empty,
 // the rest follows from `seed`: administratively scoped addresses (RFC 2365, RFC 7346) of the
 // family of `local`, and a port of those that nobody has registered (RFC 6335). bad_argument.
-Status multicast_address(const std::string& text, const peer::SocketAddress& local,
-                         std::span<const std::uint8_t, 16> seed, peer::SocketAddress& address);
+WEFT_API Status multicast_address(const std::string& text, const peer::SocketAddress& local,
+                                  std::span<const std::uint8_t, 16> seed,
+                                  peer::SocketAddress& address);
 
 }  // namespace weft::mcast

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
-#include "mcast/native/channel.hpp"
+#include "multicast/channel.hpp"
 
 namespace weft::mcast {
 

@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "mcast/native/channel.hpp"
+#include "multicast/channel.hpp"
 
 namespace weft::mcast {
 

@@ -56,6 +56,7 @@ class Interrupt {
   ~Interrupt() = default;
 };
 
+class NetworkBcasts;
 class Notices;
 class ShmTeam;  // flags and slots shared by the members of one host; made at first use
 struct ShmSegment;
@@ -98,6 +99,11 @@ class Team {
   offload::Offload* offload(Calls calls = Calls::usual) {
     offload::Offload* made = offloads_[static_cast<std::size_t>(calls)].get();
     return made != nullptr || !wants_offload_ ? made : make_offload(calls);
+  }
+  // Broadcasts that the network copies; null: the settings want none.
+  NetworkBcasts* network_bcasts() {
+    return network_bcasts_ != nullptr || !wants_network_ ? network_bcasts_.get()
+                                                         : make_network_bcasts();
   }
   // Disables switches for this team, whatever the settings say.
   void keep_to_hosts() noexcept { wants_offload_ = false; }
@@ -175,6 +181,7 @@ class Team {
 
   ShmTeam* make_shm();
   offload::Offload* make_offload(Calls calls);
+  NetworkBcasts* make_network_bcasts();
   bool check_for_lost() noexcept;
 
   tagged::Engine& engine_;
@@ -190,7 +197,9 @@ class Team {
   bool out_of_memory_ = false;
   bool shm_tried_ = false;
   bool wants_offload_ = false;
+  bool wants_network_ = false;
   std::array<std::unique_ptr<offload::Offload>, 2> offloads_;  // by Calls
+  std::unique_ptr<NetworkBcasts> network_bcasts_;
   std::unique_ptr<Hosts> hosts_;
   std::unique_ptr<Notices> notices_;
   std::unique_ptr<ShmSegment> segment_;

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "coll/algorithms/algorithms.hpp"
+#include "coll/multicast/network_bcast.hpp"
 #include "coll/offload/offload.hpp"
 #include "coll/plan/plan_run.hpp"
 #include "coll/shm/collectives.hpp"
@@ -62,6 +63,14 @@ bool enter(offload::Offload* offload, Team& team, Collective collective, std::si
   return true;
 }
 
+// Returns true if the settings take the network for a broadcast of so many bytes.
+bool is_by_network(Team& team, std::size_t bytes) {
+  Situation situation =
+      situation_of(team.hosts(), Collective::bcast, team.size(), bytes, team.is_local(), true);
+  situation.may_be_copied = true;
+  return choose(Collective::bcast, situation, team.choices()) == Algorithm::native;
+}
+
 // A copy of data that an in-place call both sends and overwrites.
 std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
   std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
@@ -95,6 +104,16 @@ Status bcast(Team& team, void* data, std::size_t bytes, int root) {
       offload != nullptr && enter(offload, team, Collective::bcast, bytes,
                                   offload::Offload::bitwise_or(), false)) [[unlikely]]
     return ended(team, offload->bcast(data, bytes, root));
+  if (NetworkBcasts* network = team.network_bcasts();
+      network != nullptr && network->takes(bytes, root) && is_by_network(team, bytes))
+      [[unlikely]] {
+    bool is_done = false;
+    WEFT_COLL_TRY(network->bcast(data, bytes, root, is_done));
+    if (is_done) {
+      team.counts().add(Collective::bcast, Algorithm::native, bytes);
+      return {};
+    }
+  }
   const Algorithm algorithm = take(team, Collective::bcast, bytes);
   switch (algorithm) {
     case Algorithm::shm:

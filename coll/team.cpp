@@ -7,6 +7,7 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "coll/coll.hpp"
+#include "coll/multicast/network_bcast.hpp"
 #include "coll/offload/offload.hpp"
 #include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/notices.hpp"
@@ -34,6 +35,9 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
   // Clients that agree on losses in the middle of calls could not stop one that is in a switch.
   wants_offload_ =
       interrupt == nullptr && !is_across && engine.job().settings().text(Setting::offload) != "off";
+  wants_network_ =
+      !is_across && std::ranges::find(choices_[Collective::bcast], Algorithm::native,
+                                      &Choice::algorithm) != choices_[Collective::bcast].end();
   make_requests();
 }
 
@@ -93,6 +97,11 @@ offload::Offload* Team::make_offload(Calls calls) {
   auto& offload = offloads_[static_cast<std::size_t>(calls)];
   offload = std::make_unique<offload::Offload>(*this);
   return offload.get();
+}
+
+NetworkBcasts* Team::make_network_bcasts() {
+  network_bcasts_ = std::make_unique<NetworkBcasts>(*this);
+  return network_bcasts_.get();
 }
 
 void Team::close_offload() {

@@ -19,7 +19,7 @@ constexpr std::uint32_t mask(std::initializer_list<Algorithm> algorithms) {
 constexpr std::uint32_t kAlgorithms[kNumCollectives] = {
     mask({A::shm, A::two_level, A::dissemination, A::by_switch}),
     mask({A::shm, A::two_level, A::binomial, A::scatter_allgather, A::chain, A::pipeline,
-          A::two_trees, A::by_switch}),
+          A::two_trees, A::native, A::by_switch}),
     mask({A::shm, A::two_level, A::circulant, A::binomial, A::rabenseifner, A::by_switch}),
     mask({A::shm, A::two_level, A::circulant, A::recursive_doubling, A::rabenseifner, A::ring,
           A::by_switch}),

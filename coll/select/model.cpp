@@ -186,9 +186,9 @@ std::vector<Algorithm> algorithms_of(Collective collective) {
   while (!names.empty()) {
     const std::string_view word = names.substr(0, names.find_first_of("|:"));
     for (int a = 0; a <= static_cast<int>(kLastAlgorithm); ++a)
-      if (const auto algorithm = static_cast<Algorithm>(a); word == name(algorithm) &&
-                                                            algorithm != Algorithm::shm &&
-                                                            algorithm != Algorithm::two_level)
+      if (const auto algorithm = static_cast<Algorithm>(a);
+          word == name(algorithm) && algorithm != Algorithm::shm &&
+          algorithm != Algorithm::two_level && algorithm != Algorithm::native)
         found.push_back(algorithm);
     if (names.size() == word.size() || names[word.size()] == ':') break;
     names.remove_prefix(word.size() + 1);

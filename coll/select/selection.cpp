@@ -111,6 +111,7 @@ std::string_view name(Algorithm algorithm) noexcept {
                                          "ring",
                                          "bruck",
                                          "pairwise",
+                                         "native",
                                          "switch"};
   return kNames[static_cast<std::size_t>(algorithm)];
 }
@@ -156,6 +157,7 @@ Algorithm choose(Collective collective, const Situation& given, const Choices& c
   };
   for (const Choice& choice : choices[collective]) {
     if (!applies(choice.max_size, choice.max_bytes)) continue;
+    if (choice.algorithm == A::native && !situation.may_be_copied) continue;
     const Rule* row = rule_of(collective, choice.algorithm);
     if (row == nullptr || fits(*row, situation)) return choice.algorithm;
   }

@@ -44,9 +44,10 @@ enum class Algorithm : std::uint8_t {
   ring,
   bruck,
   pairwise,
+  native,     // the network copies it (coll/multicast); only where the settings say so
   by_switch,  // not chosen here: a switch computes it (coll/offload)
 };
-inline constexpr Algorithm kLastAlgorithm = Algorithm::pairwise;  // of those that are chosen
+inline constexpr Algorithm kLastAlgorithm = Algorithm::native;  // of those that are chosen
 
 std::string_view name(Collective collective) noexcept;
 std::string_view name(Algorithm algorithm) noexcept;
@@ -100,7 +101,8 @@ struct Situation {
   std::size_t bytes = 0;
   bool is_local = false;
   bool commutative = true;
-  bool shared_hosts = false;  // and reducing host by host keeps the order that the operation needs
+  bool shared_hosts = false;   // and reducing host by host keeps the order that the operation needs
+  bool may_be_copied = false;  // by the network
 };
 
 // Chooses an algorithm. A choice of the settings that cannot work in this situation (other hosts,

@@ -96,7 +96,7 @@ WEFT_SETTING(direct_copy, "DIRECT_COPY", "1", flag, expert,
 // collectives
 WEFT_SETTING(coll_algorithms, "COLL_ALGORITHMS", "", picks, user,
              "barrier=shm|two_level|dissemination,"
-             "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline|two_trees,"
+             "bcast=shm|two_level|binomial|scatter_allgather|chain|pipeline|two_trees|native,"
              "reduce=shm|two_level|circulant|binomial|rabenseifner,"
              "allreduce=shm|two_level|circulant|recursive_doubling|rabenseifner|ring,"
              "gather=shm|two_level|binomial|linear,scatter=shm|two_level|binomial|linear,"

@@ -177,6 +177,8 @@ class Endpoint {
   // connections there once that has ended, and only then. Empty: there is none. A part of
   // `address`.
   virtual Bytes listener_of(Bytes /*address*/) const { return {}; }
+  // Of the network interface that links leave from: "10.0.0.1", "fd00::1"; empty: it has none.
+  virtual std::string interface_address() const { return {}; }
   // For errors: the route from here to this address, and the setting that chooses another.
   virtual std::string way_to(Bytes) const { return {}; }
 

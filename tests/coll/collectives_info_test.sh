@@ -17,6 +17,7 @@ expect 2 2 binomial
   fail 'nothing of operations that do not commute'
 (export WEFT_COLL_ALGORITHMS=bcast=binomial; expect 16 16 binomial)
 (export WEFT_COLL_ALGORITHMS=bcast=chain@8+pipeline:64K; expect 16 16 'pipeline two_trees'; expect 8 8 chain)
+(export WEFT_COLL_ALGORITHMS=bcast=native; expect 16 16 'binomial two_trees native'; expect 2 2 binomial; expect 16 4 'two_level native')
 # One process has no network to measure.
 status=0
 "$info" --tune 8 >/dev/null 2>&1 || status=$?

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coll/select/selection.hpp"
+#include "multicast/packet_stream.hpp"
 
 namespace weft {
 namespace {
@@ -20,7 +21,10 @@ std::string limit(std::size_t value, std::size_t any) {
 // The lengths at which the table's choice may change.
 std::set<std::size_t> boundaries(Collective collective, const coll::Choices& choices) {
   std::set<std::size_t> found;
-  for (const coll::Choice& choice : choices[collective]) found.insert(choice.max_bytes);
+  for (const coll::Choice& choice : choices[collective]) {
+    found.insert(choice.max_bytes);
+    if (choice.algorithm == Algorithm::native) found.insert(mcast::kLeastCopiedBytes - 1);
+  }
   for (const coll::Rule& rule : coll::rules())
     if (rule.collective == collective) found.insert(rule.max_bytes);
   return found;
@@ -28,6 +32,7 @@ std::set<std::size_t> boundaries(Collective collective, const coll::Choices& cho
 
 std::string lines_of(Collective collective, coll::Situation situation,
                      const coll::Choices& choices) {
+  const bool may_be_copied = situation.may_be_copied;
   const auto chosen = [&](bool commutes) {
     situation.commutative = commutes;
     return coll::choose(collective, situation, choices);
@@ -36,6 +41,7 @@ std::string lines_of(Collective collective, coll::Situation situation,
   std::pair<Algorithm, Algorithm> before;
   for (const std::size_t bytes : boundaries(collective, choices)) {
     situation.bytes = bytes;
+    situation.may_be_copied = may_be_copied && bytes >= mcast::kLeastCopiedBytes;
     const std::pair now{chosen(true), chosen(false)};
     if (now != before) text += line;
     before = now;
@@ -73,6 +79,7 @@ Status chosen_text(const Settings& settings, int num_processes, int num_hosts, s
   situation.size = num_processes;
   situation.is_local = num_hosts == 1;
   situation.shared_hosts = num_hosts > 1 && num_hosts < num_processes;
+  situation.may_be_copied = num_hosts >= mcast::kLeastCopiedMembers;
   text = fmt::format(
       "{} processes on {} host{}; bytes of a reduction's vector, or of one block; "
       "WEFT_COLL_ALGORITHMS overrides\n"

@@ -151,6 +151,9 @@ class OfiEndpoint final : public Endpoint {
   }
 
   Bytes listener_of(Bytes address) const override { return is_over_tcp_ ? address : Bytes(); }
+  std::string interface_address() const override {
+    return is_over_tcp_ ? ep_->interface().address : std::string();
+  }
   Status open(Bytes address, Bytes hello, Link*& link) override;
   void distrust(Link& link) override;
   Status open_locked(Bytes address, Bytes hello, Link*& link);

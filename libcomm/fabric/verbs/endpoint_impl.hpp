@@ -115,6 +115,7 @@ class VerbsEndpoint final : public Endpoint {
   std::string_view name() const noexcept override { return "verbs"; }
   const Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return address_; }
+  std::string interface_address() const override { return device_->port.address; }
   Status open(Bytes address, Bytes hello, Link*& link) override;
   void close(Link& link) override;
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,

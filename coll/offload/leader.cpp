@@ -10,8 +10,16 @@ namespace weft::offload {
 
 using namespace innet;
 
+namespace {
+constexpr std::size_t kReorder = 8;  // packets by which one may overtake another
+constexpr std::uint64_t kMostLost = 8;
+}  // namespace
+
 void Leader::open(const LeaderOptions& options) {
   options_ = options;
+  // Before the switch is given up, so many repetitions may be lost one after the other.
+  options_.repeat_max_ns = std::clamp(options.silence_ns / kMostLost, options.repeat_ns,
+                                      std::max(options.repeat_ns, options.repeat_max_ns));
   frozen_ = false;
   refusal_ = Answer::ok;
   state_ = State::idle;
@@ -66,7 +74,7 @@ void Leader::split() {
   exponents_.assign(is_fixed_ ? parts : 0, kNoExponent);
   is_finite_ = true;
   chunks_.assign(parts + lead_, Chunk{});
-  base_ = next_ = 0;
+  base_ = next_ = latest_ = 0;
 }
 
 std::span<const std::byte> Leader::part(std::span<const std::byte> vector,
@@ -79,7 +87,7 @@ void Leader::send_allowed(std::uint64_t now_ns) {
   // A slot is free for the next chunk once the result of the chunk before in it is here.
   const std::size_t slots = num_slots();
   while (next_ < num_chunks() && (next_ < slots || chunks_[next_ - slots].is_here)) {
-    chunks_[next_].repeat_ns = options_.repeat_ns;
+    chunks_[next_].repeat_ns = repeat_after_ns();
     contribute(next_++, now_ns);
   }
 }
@@ -101,6 +109,30 @@ void Leader::contribute(std::size_t chunk, std::uint64_t now_ns) {
   ++counters_.contributions;
   counters_.sent_bytes += bytes - kHeaderBytes;
   wire_.to_switch({packet, bytes});
+}
+
+// Of a contribution that was not repeated: of others nobody knows which one the result is for.
+void Leader::note_time(std::uint64_t time_ns) noexcept {
+  longer_ns_ = 0;
+  if (time_ns_ == 0) {
+    time_ns_ = std::max<std::uint64_t>(1, time_ns);
+    spread_ns_ = time_ns / 2;
+    return;
+  }
+  const std::uint64_t distance = std::max(time_ns, time_ns_) - std::min(time_ns, time_ns_);
+  spread_ns_ = (3 * spread_ns_ + distance) / 4;
+  time_ns_ = std::max<std::uint64_t>(1, (7 * time_ns_ + time_ns) / 8);
+}
+
+// The answer to a contribution that the switch had already: it was repeated too early.
+void Leader::note_second(const Header& header) noexcept {
+  if (header.operation == repeated_in_)
+    longer_ns_ = std::min(2 * repeat_after_ns(), options_.repeat_max_ns);
+}
+
+std::uint64_t Leader::repeat_after_ns() const noexcept {
+  return std::clamp(std::max(time_ns_ + 4 * spread_ns_, longer_ns_), options_.repeat_ns,
+                    options_.repeat_max_ns);
 }
 
 std::size_t Leader::packet_bytes(std::size_t chunk) const {
@@ -157,14 +189,23 @@ void Leader::on_switch(std::span<const std::byte> bytes, std::uint64_t now_ns) {
       header.epoch != options_.epoch || header.ticket != options_.ticket ||
       header.child != options_.child || state_ != State::working || frozen_)
     return void(++counters_.ignored);
-  if (header.operation != operation_) return void(++counters_.ignored);
+  if (header.operation != operation_) {
+    note_second(header);
+    return void(++counters_.ignored);
+  }
   switch (header.kind) {
     case Kind::result:
       silent_since_ns_ = 0;
       unanswered_ = 0;
       if (header.element != element_ || header.arithmetic != arithmetic_ ||
-          !take(header.offset, packet->payload))
+          !take(header.offset, packet->payload)) {
+        note_second(header);
         return void(++counters_.ignored);
+      }
+      latest_ = std::max<std::size_t>(latest_, header.offset / chunk_bytes_);
+      last_result_ns_ = now_ns;
+      if (const Chunk& chunk = chunks_[header.offset / chunk_bytes_]; !chunk.is_repeated)
+        note_time(now_ns - chunk.sent_ns);
       ++counters_.results;
       counters_.received_bytes += packet->payload.size();
       if (base_ == num_chunks()) {
@@ -181,7 +222,7 @@ void Leader::on_switch(std::span<const std::byte> bytes, std::uint64_t now_ns) {
       silent_since_ns_ = 0;
       unanswered_ = 0;
       ++counters_.waits;
-      return;
+      return note_second(header);
     case Kind::refuse:
       refusal_ = header.answer;
       return give_up(now_ns);
@@ -203,8 +244,13 @@ void Leader::on_time(std::uint64_t now_ns) {
   }
   for (std::size_t chunk = base_; chunk < next_; ++chunk) {
     Chunk& at = chunks_[chunk];
-    if (at.is_here || now_ns - at.sent_ns < at.repeat_ns) continue;
+    // While results come, only what they have overtaken is late.
+    const bool is_overtaken = chunk + kReorder < latest_;
+    const std::uint64_t since = is_overtaken ? at.sent_ns : std::max(at.sent_ns, last_result_ns_);
+    if (at.is_here || now_ns < since + at.repeat_ns) continue;
     at.repeat_ns = std::min(at.repeat_ns * 2, options_.repeat_max_ns);
+    at.is_repeated = true;
+    repeated_in_ = operation_;
     ++counters_.repeated;
     ++unanswered_;
     contribute(chunk, now_ns);

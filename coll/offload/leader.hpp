@@ -38,8 +38,10 @@ struct LeaderOptions {
   int num_leaders = 1;
   std::uint16_t window = 1;  // the most packets under way
   std::uint16_t payload_bytes = innet::kMaxPayloadBytes;
-  bool fixed = false;                   // sums of floats as integers (fixed_point.hpp)
-  std::uint64_t repeat_ns = 2'000'000;  // doubled with every repetition, up to repeat_max_ns
+  bool fixed = false;  // sums of floats as integers (fixed_point.hpp)
+  // Between these is the time until a contribution is repeated: as long as results take here, and
+  // doubled with every repetition.
+  std::uint64_t repeat_ns = 2'000'000;
   std::uint64_t repeat_max_ns = 100'000'000;
   std::uint64_t silence_ns = 1'000'000'000;  // the switch is given up after silence of this length
 };
@@ -111,7 +113,7 @@ class Leader {
   struct Chunk {
     std::uint64_t sent_ns = 0;
     std::uint64_t repeat_ns = 0;
-    bool is_here = false;
+    bool is_here = false, is_repeated = false;
   };
   struct Kept {
     std::uint32_t operation = 0;
@@ -131,6 +133,9 @@ class Leader {
   std::span<const std::byte> part(std::span<const std::byte> vector, std::size_t chunk) const;
   void send_allowed(std::uint64_t now_ns);
   void contribute(std::size_t chunk, std::uint64_t now_ns);
+  void note_time(std::uint64_t time_ns) noexcept;
+  void note_second(const innet::Header& header) noexcept;
+  std::uint64_t repeat_after_ns() const noexcept;
   bool take(std::uint32_t offset, std::span<const std::byte> data);
   void complete();
   void give_up(std::uint64_t now_ns);
@@ -158,7 +163,15 @@ class Leader {
   std::vector<std::int32_t> exponents_;  // agreed, by part
   std::size_t base_ = 0;                 // the first chunk whose result is missing
   std::size_t next_ = 0;                 // the first chunk not contributed yet
-  std::uint64_t silent_since_ns_ = 0;    // 0: the switch has answered the last packet
+  std::size_t latest_ = 0;               // the last chunk whose result is here
+  std::uint64_t last_result_ns_ = 0;
+  // From a contribution to its result, which waits for the other leaders: the mean of late, and the
+  // mean distance from it (V. Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988). 0: none.
+  std::uint64_t time_ns_ = 0, spread_ns_ = 0;
+  // What was repeated too early says that this is not too long, until the next time that is known.
+  std::uint64_t longer_ns_ = 0;
+  std::uint32_t repeated_in_ = 0;      // the last operation with a repetition
+  std::uint64_t silent_since_ns_ = 0;  // 0: the switch has answered the last packet
   unsigned unanswered_ = 0;
   std::vector<std::byte> contribution_;
   std::vector<Chunk> chunks_;

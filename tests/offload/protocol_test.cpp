@@ -151,6 +151,30 @@ TEST_CASE("every window packet is sent and received once by a host, and once by 
   }
 }
 
+TEST_CASE("where results take long, contributions are not repeated before they can be here") {
+  // From 10 us, where the least time to a repetition is long, to three times that.
+  for (const std::uint64_t delay_ns : {5'000, 1'500'000, 6'000'000}) {
+    INFO(delay_ns << " ns a way");
+    World world(11, {8, 1, 0}, {0, 0, delay_ns, delay_ns / 4});
+    REQUIRE(world.hosts->enrol(1, 16).empty());
+    const std::vector<Bytes> vectors(8, numbers(8192, 1));  // 256 packets of 256 bytes
+    const auto repeated = [&] {
+      std::uint64_t sum = 0;
+      for (auto& host : world.hosts->hosts) sum += host->leader.counters().repeated;
+      return sum;
+    };
+    std::uint64_t learnt = 0;
+    for (int operation = 0; operation < 10; ++operation) {
+      if (operation == 2) learnt = repeated();
+      for (auto& host : world.hosts->hosts)
+        host->leader.begin(Element::f64, Operation::sum, vectors[0], world.network.now_ns);
+      REQUIRE(world.hosts->settle(
+          [](Hosts::Host& host) { return host.leader.state() == State::done; }));
+    }
+    CHECK(repeated() - learnt <= 8 * 8 * 256 / 100);
+  }
+}
+
 TEST_CASE("a leader whose sockets came late counts operations as the others do") {
   World world(7, {3, 1, 0}, kGood);
   const Bytes vector = numbers(40, 1);

@@ -121,9 +121,10 @@ Background::Next Background::next(coll::Plan& plan) {
     }
     case State::summed:
       if (by_switch_) offload_.link_->finish(data());
-      if (counts_ && offload_.is_time_to_ask()) {
+      if (counts_ && offload_.is_time_to_look()) {
+        const Ready ready = offload_.ready();
         negotiation_ = std::make_unique<Negotiation>(offload_.terms_, offload_.leader_rank_,
-                                                     offload_.name_, offload_.link_);
+                                                     offload_.name_, offload_.link_, &ready);
         state_ = State::negotiating;
         after_negotiating_ = State::published;
         return this->next(plan);

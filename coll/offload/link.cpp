@@ -25,6 +25,9 @@ namespace {
 constexpr int kMostReads = 64;
 // The period at which the thread wakes without a packet, to renew leases, which are longer.
 constexpr int kThreadMs = 5'000;
+// The period while the switch is sought, and between the questions to it.
+constexpr int kSeekMs = 100;
+constexpr std::uint64_t kSeekEveryNs = 500'000'000;
 // The period while an operation is left to the thread, whose packets may have to be repeated.
 constexpr int kAloneMs = 1;
 
@@ -147,11 +150,53 @@ Leader::State Link::advance() {
 Leader::State Link::advance_locked() {
   // Read the packets that have arrived first: a process that did not run for long must not take
   // that for silence.
-  read_switch([this](auto bytes) { leader_.on_switch(bytes, now_ns()); });
+  read_switch([this](auto bytes) { on_switch(bytes); });
   leader_.on_time(now_ns());
   const Leader::State state = leader_.state();
   if (state == Leader::State::done || state == Leader::State::host) count();
   return state;
+}
+
+void Link::on_switch(std::span<const std::byte> bytes) {
+  if (seeking_ != Seeking::yes) return leader_.on_switch(bytes, now_ns());
+  const auto packet = read_packet(bytes);
+  if (!packet || packet->header.kind != Kind::query_reply || packet->header.key != seek_key_)
+    return;
+  const auto can = decode_capabilities(packet->payload);
+  const auto answers = [](const auto& spine) { return spine.answers; };
+  if (can && (!needs_spine_ || std::any_of(can->spines.begin(), can->spines.end(), answers)))
+    seeking_ = Seeking::found;
+}
+
+void Link::seek(bool needs_spine) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (seeking_ != Seeking::no) return;
+    seeking_ = Seeking::yes;
+    needs_spine_ = needs_spine;
+    sought_ns_ = 0;
+  }
+  wake_thread();
+}
+
+bool Link::is_found() {
+  const std::lock_guard lock(mutex_);
+  return seeking_ == Seeking::found;
+}
+
+void Link::end_seeking() {
+  const std::lock_guard lock(mutex_);
+  seeking_ = Seeking::no;
+}
+
+void Link::ask_whether_there() {
+  if (now_ns() - sought_ns_ < kSeekEveryNs) return;
+  sought_ns_ = seek_key_ = now_ns();
+  Header header;
+  header.kind = Kind::query;
+  header.key = seek_key_;
+  std::byte packet[kMaxPacketBytes];
+  to_switch({packet, write_packet(packet, header, encode(port_->host_port()))});
 }
 
 // Adds the change of the leader's counters since the last call to the statistics.
@@ -250,9 +295,14 @@ void Link::to_leader(int leader, std::span<const std::byte> packet) {
 void Link::serve() {
   for (;;) {
     const bool alone = is_alone();
+    bool seeks = false;
+    {
+      const std::lock_guard lock(mutex_);
+      seeks = seeking_ == Seeking::yes;
+    }
     pollfd readable[3] = {
         {control_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}, {port_->descriptor(), POLLIN, 0}};
-    (void)poll(readable, alone ? 3 : 2, alone ? kAloneMs : kThreadMs);
+    (void)poll(readable, alone || seeks ? 3 : 2, alone ? kAloneMs : seeks ? kSeekMs : kThreadMs);
     if (stopping_.load(std::memory_order_acquire)) return;
     if (std::uint64_t count = 0; readable[1].revents != 0)
       (void)!read(wake_fd_, &count, sizeof count);
@@ -265,6 +315,10 @@ void Link::serve() {
       lock.unlock();
       wake(argument);
       lock.lock();
+    }
+    if (seeking_ == Seeking::yes) {
+      read_switch([this](auto bytes) { on_switch(bytes); });
+      if (seeking_ == Seeking::yes) ask_whether_there();
     }
     if (lease_ns_ == 0 || leader_.is_frozen() || now_ns() - renewed_ns_ < lease_ns_ / 4) continue;
     renewed_ns_ = now_ns();

@@ -45,6 +45,12 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   bool is_alone() const noexcept { return alone_.load(std::memory_order_acquire); }
   // From here on packets are handled by the Leader.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
+  // While the switch is out of use: asks it twice a second whether it is there, until it has
+  // answered (then is_found()), or an enrolment begins. needs_spine: an answer without a spine that
+  // answers counts for none.
+  void seek(bool needs_spine);
+  bool is_found();
+  void end_seeking();
   // Sets the number of operations begun so far, whether or not this leader had sockets then.
   void number_from(std::uint32_t operations);
   // Ends the group, if there is one: notifies the switch, and waits a moment for its reply.
@@ -73,6 +79,8 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   void serve();
   Leader::State advance_locked();
   bool advance_alone();
+  void on_switch(std::span<const std::byte> packet);
+  void ask_whether_there();
   void wake_thread() noexcept;
   void read_control();
   template <class Take>
@@ -92,6 +100,10 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   Leader leader_{*this};          // under mutex_, except for what only the owner's calls change
   std::uint64_t lease_ns_ = 0;    // under mutex_; 0: no group
   std::uint64_t renewed_ns_ = 0;  // under mutex_
+  enum class Seeking { no, yes, found };
+  Seeking seeking_ = Seeking::no;  // under mutex_, as what follows
+  bool needs_spine_ = false;
+  std::uint64_t sought_ns_ = 0, seek_key_ = 0;
   void count();
   stats::Slot stats_;  // under mutex_
   LeaderCounters counted_;

@@ -38,20 +38,28 @@ struct Granted {
 
 }  // namespace
 
-Negotiation::Negotiation(const Terms& terms, int self, GroupName& name, std::unique_ptr<Link>& link)
-    : terms_(terms), self_(self), name_(name), link_(link) {}
+Negotiation::Negotiation(const Terms& terms, int self, GroupName& name, std::unique_ptr<Link>& link,
+                         const Ready* ready)
+    : terms_(terms),
+      self_(self),
+      name_(name),
+      link_(link),
+      ready_(ready != nullptr ? *ready : Ready()),
+      step_(ready != nullptr ? 0 : 1) {}
 
 Negotiation::Need Negotiation::advance() {
   switch (step_++) {
     case 0:
-      return query();
+      return gather(ready_);
     case 1:
-      return report();
+      return query();
     case 2:
-      return notify();
+      return report();
     case 3:
-      return share_grant();
+      return notify();
     case 4:
+      return share_grant();
+    case 5:
       return open_group();
     default:
       return Need::nothing;
@@ -60,7 +68,7 @@ Negotiation::Need Negotiation::advance() {
 
 Negotiation::Need Negotiation::end(Status status) {
   status_ = std::move(status);
-  step_ = 5;
+  step_ = 6;
   return Need::nothing;
 }
 
@@ -78,6 +86,12 @@ std::vector<T> Negotiation::gathered() const {
 }
 
 Negotiation::Need Negotiation::query() {
+  if (!blocks_.empty()) {
+    const auto all = gathered<Ready>();
+    next_look_ = all[0].next_look;
+    if (std::ranges::find(all, 0, &Ready::is_ready) != all.end()) return end(Code::again);
+  }
+  if (link_ != nullptr) link_->end_seeking();
   const Address& tor = terms_.leaders[static_cast<std::size_t>(self_)].tor;
   if (link_ == nullptr) {
     link_ = std::make_unique<Link>();

@@ -30,6 +30,12 @@ struct Terms {
   std::uint64_t timeout_ns = 0;
 };
 
+// What a leader says before a negotiation that follows a loss: all must be ready.
+struct Ready {
+  std::int32_t is_ready = 0;
+  std::uint32_t next_look = 0;  // the first leader's counts: the operation at which to say it again
+};
+
 class Negotiation {
  public:
   enum class Need {
@@ -38,18 +44,23 @@ class Negotiation {
     nothing,    // the negotiation is over: see status()
   };
 
-  // link: made if there is none; null at the end if there are no sockets.
-  Negotiation(const Terms& terms, int self, GroupName& name, std::unique_ptr<Link>& link);
+  // link: made if there is none; null at the end if there are no sockets. ready: null for the first
+  // negotiation of a team, which waits for nothing.
+  Negotiation(const Terms& terms, int self, GroupName& name, std::unique_ptr<Link>& link,
+              const Ready* ready = nullptr);
   Need advance();
   std::span<std::byte> blocks() noexcept { return blocks_; }
   std::size_t block_bytes() const noexcept { return blocks_.size() / terms_.leaders.size(); }
 
-  // ok, or why there is no group, the same on all leaders.
+  // ok, or why there is no group, the same on all leaders. again: not all were ready.
   const Status& status() const noexcept { return status_; }
   // With ok: the capabilities of the switches, and the line for the log.
   std::uint32_t elements() const noexcept { return tree_.elements; }
   std::uint32_t operations() const noexcept { return tree_.operations; }
   const std::string& summary() const noexcept { return summary_; }
+  bool has_spine() const noexcept { return tree_.spine.port != 0; }
+  // Where they said whether they were ready.
+  std::uint32_t next_look() const noexcept { return next_look_; }
 
  private:
   Need query();
@@ -67,7 +78,9 @@ class Negotiation {
   int self_;
   GroupName& name_;
   std::unique_ptr<Link>& link_;
-  int step_ = 0;
+  Ready ready_;
+  int step_;
+  std::uint32_t next_look_ = 0;
   Status status_;
   std::string summary_;
   std::vector<std::byte> blocks_;

@@ -4,7 +4,6 @@
 #include <hwloc.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -22,9 +21,12 @@ using namespace innet;
 
 namespace {
 
-// After the switch was lost, it is asked again at operations with these numbers: this one and all
-// larger powers of two.
-constexpr std::uint32_t kFirstRetry = 64;
+// After the switch was lost, the leaders look about so often whether all of theirs are there again:
+// each look is a small collective among them, so it is once in kMostBetween operations at most.
+constexpr std::uint64_t kLookEveryNs = 20'000'000;
+constexpr std::uint64_t kMostBetween = 64;
+// The time from the loss to the first negotiation, and the longest between two that fail.
+constexpr std::uint64_t kFirstWaitNs = 1'000'000'000, kLongestWaitNs = 60'000'000'000;
 
 // The socket that this process is bound to; 0 if it may run on several.
 int own_socket() {
@@ -170,12 +172,18 @@ void Offload::arrange(const std::vector<MemberLocation>& all) {
 }
 
 void Offload::use(const Negotiation& negotiation) {
+  next_look_ = negotiation.next_look();
+  if (negotiation.status() == Code::again) return;
   if (const Status& status = negotiation.status(); !status) {
+    wait_ns_ = std::clamp(2 * wait_ns_, kFirstWaitNs, kLongestWaitNs);
+    not_before_ns_ = now_ns() + wait_ns_;
     if (leader_rank_ == 0 && !is_made())
       log_line(LogLevel::warn, team_.engine().rank(), "allreduce stays with the hosts: {}",
                status.text());
     return;
   }
+  wait_ns_ = not_before_ns_ = 0;
+  has_spine_ = negotiation.has_spine();
   elements_ = negotiation.elements();
   operations_ = negotiation.operations();
   link_->number_from(operation_);
@@ -238,8 +246,8 @@ Status Offload::make() {
 }
 
 // Collective among the leaders. Fails only if one of them is lost.
-Status Offload::negotiate() {
-  Negotiation negotiation(terms_, leader_rank_, name_, link_);
+Status Offload::negotiate(const Ready* ready) {
+  Negotiation negotiation(terms_, leader_rank_, name_, link_, ready);
   for (;;) switch (negotiation.advance()) {
       case Negotiation::Need::gather:
         WEFT_COLL_TRY(coll::allgather(*leaders_, nullptr, negotiation.blocks().data(),
@@ -329,8 +337,23 @@ bool Offload::count_operation(const coll::Reduction& op) noexcept {
   return true;
 }
 
-bool Offload::is_time_to_ask() const noexcept {
-  return operation_ >= kFirstRetry && std::has_single_bit(operation_);
+Ready Offload::ready() {
+  const std::uint64_t now = now_ns();
+  Ready ready;
+  if (link_ != nullptr && !link_->is_frozen()) {
+    not_before_ns_ = 0;
+  } else {
+    if (not_before_ns_ == 0) not_before_ns_ = now + kFirstWaitNs;
+    if (link_ != nullptr) link_->seek(has_spine_);
+    ready.is_ready = now >= not_before_ns_ && (link_ == nullptr || link_->is_found());
+  }
+  const std::uint64_t passed = std::max<std::uint64_t>(1, now - last_look_ns_);
+  const std::uint64_t rate = (operation_ - last_look_) * kLookEveryNs / passed;
+  ready.next_look =
+      operation_ + static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kMostBetween));
+  last_look_ = operation_;
+  last_look_ns_ = now;
+  return ready;
 }
 
 // The leader's part. `data`: its node's sum, then the result.
@@ -354,7 +377,9 @@ Status Offload::lead(std::span<std::byte> data, const coll::Reduction& op) {
                                 }));
   if (by_switch) link_->finish(data);
   // All leaders are here, as none can have this operation from the switch.
-  return counts && is_time_to_ask() ? negotiate() : Status();
+  if (!counts || !is_time_to_look()) return {};
+  const Ready ready = this->ready();
+  return negotiate(&ready);
 }
 
 Status Offload::overdue(std::uint64_t& asked_ns) {

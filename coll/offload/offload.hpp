@@ -87,13 +87,15 @@ class Offload {
   }
   // Counts a leader's operation and returns true, if the switch can do it.
   bool count_operation(const coll::Reduction& op) noexcept;
-  // After an operation that the hosts computed: returns true if the switch is to be asked again.
-  bool is_time_to_ask() const noexcept;
+  // After an operation that the hosts computed: returns true if the leaders look whether the switch
+  // can be asked again, by a negotiation that begins with ready(). The same on all leaders.
+  bool is_time_to_look() const noexcept { return operation_ >= next_look_; }
+  Ready ready();
   // While other leaders are asked: timed_out if one that lives does not answer for too long.
   Status overdue(std::uint64_t& asked_ns);
 
   Status make();
-  Status negotiate();
+  Status negotiate(const Ready* ready = nullptr);
   // receive: null for a member that gets no result. Ends the turn.
   Status in_pieces(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
   Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
@@ -122,6 +124,11 @@ class Offload {
   // bits before the first, so that leaders count the same operations with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;
   std::uint32_t operation_ = 0;  // all leaders count alike
+  // After a loss. A negotiation that fails doubles the wait.
+  std::uint32_t next_look_ = 0;  // an operation
+  std::uint32_t last_look_ = 0;
+  std::uint64_t last_look_ns_ = 0, not_before_ns_ = 0, wait_ns_ = 0;
+  bool has_spine_ = false;  // the last group
   GroupName name_;
   std::vector<std::vector<int>> order_;  // of the leaders' sums
   std::vector<std::byte> block_;         // a status, and a piece of the vector

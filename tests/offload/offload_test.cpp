@@ -14,6 +14,7 @@
 #include <memory>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "support/process.hpp"
 
@@ -102,6 +103,13 @@ struct World {
   std::vector<std::unique_ptr<SwitchProcess>> switches;
   std::unique_ptr<File> placement;
 };
+
+long completed_at(const std::string& address) {
+  Process status({kSwitch, "status", address});
+  if (status.wait() != 0) return -1;
+  const auto at = status.out().find("completed ");
+  return at == std::string::npos ? -1 : std::atol(status.out().c_str() + at + 10);
+}
 
 std::string hash_of(Process& process) {
   const int code = process.wait(110'000);
@@ -230,6 +238,37 @@ TEST_CASE("a switch that is killed or restarted costs no result") {
   }
 }
 
+TEST_CASE("a switch that comes back is used again by the group that lost it") {
+  for (const bool spine : {false, true}) {
+    INFO((spine ? "spine" : "tor"));
+    World world({3, 1, 1, 2, 1});
+    auto run = world.start("node", {"4", "1000000", "64", "500"}, "info");
+    auto& victim = world.switches[spine ? 0 : 1];
+    const std::string address = victim->address;
+    const auto wait_for_sums = [&] {
+      for (int i = 0; i < 600; ++i) {
+        if (completed_at(address) > 100) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+      return false;
+    };
+    REQUIRE(wait_for_sums());
+    for (int time = 0; time < 2; ++time) {
+      victim->kill();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      std::vector<std::string> options{"--listen", address};
+      if (spine)
+        options.insert(options.end(), {"--role", "spine"});
+      else
+        options.insert(options.end(), {"--spine", world.switches[0]->address});
+      victim = std::make_unique<SwitchProcess>(options);
+      CHECK(wait_for_sums());
+    }
+    run->signal(SIGTERM);
+    run->wait();
+  }
+}
+
 TEST_CASE("nonblocking and persistent calls go through switches, among blocking ones") {
   for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {3, 2, 2, 2, 1}}) {
     INFO(shape.nodes << " nodes of " << shape.per_node);
@@ -275,13 +314,6 @@ TEST_CASE("a switch that is killed or restarted among nonblocking calls costs no
     hash_of(*run);
     if (!again) CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
   }
-}
-
-long completed_at(const std::string& address) {
-  Process status({kSwitch, "status", address});
-  if (status.wait() != 0) return -1;
-  const auto at = status.out().find("completed ");
-  return at == std::string::npos ? -1 : std::atol(status.out().c_str() + at + 10);
 }
 
 TEST_CASE("a nonblocking call goes on while its processes compute") {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <new>
 
+#include "base/wait.hpp"
 #include "coll/algorithms/algorithms.hpp"
 #include "coll/multicast/network_bcast.hpp"
 #include "coll/offload/offload.hpp"
@@ -71,6 +72,44 @@ bool is_by_network(Team& team, std::size_t bytes) {
   return choose(Collective::bcast, situation, team.choices()) == Algorithm::native;
 }
 
+// An allreduce or a barrier of a team that may use switches, by them or by the hosts, and timed.
+template <class BySwitch, class ByHosts>
+Status by_either(offload::Offload& offload, Team& team, Collective collective, std::size_t bytes,
+                 const Reduction& op, BySwitch&& by_switch, ByHosts&& by_hosts) {
+  const bool is_taken = enter(&offload, team, collective, bytes, op, true);
+  const std::uint64_t begin_ns = now_ns();
+  const Status status = is_taken ? ended(team, by_switch()) : by_hosts();
+  if (status) offload.note_time(bytes, op, is_taken, now_ns() - begin_ns);
+  return status;
+}
+
+Status barrier_by_hosts(Team& team) {
+  switch (take(team, Collective::barrier, 0)) {
+    case Algorithm::shm:
+      return shm_barrier(*team.shm());
+    case Algorithm::two_level:
+      return ended(team, two_level_barrier(team));
+    default:
+      return run_steps(team, Collective::barrier, {}, nullptr, barrier_dissemination);
+  }
+}
+
+Status allreduce_by_hosts(Team& team, const void* send, void* receive, std::size_t count,
+                          const Reduction& op) {
+  const std::size_t bytes = count * op.element_bytes;
+  const Algorithm algorithm = take(team, Collective::allreduce, bytes, op);
+  if (algorithm == Algorithm::shm)
+    return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);
+  if (algorithm == Algorithm::two_level)
+    return ended(team,
+                 two_level_allreduce(team, send != nullptr ? send : receive, receive, count, op));
+  if (send != nullptr) copy_bytes(receive, send, bytes);
+  return run_steps(team, Collective::allreduce, {nullptr, receive}, &op,
+                   [&](Plan& plan, const Group& group) {
+                     write_allreduce(algorithm, plan, group, kOutput, {count, op.element_bytes});
+                   });
+}
+
 // A copy of data that an in-place call both sends and overwrites.
 std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
   std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
@@ -83,18 +122,11 @@ std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
 Status barrier(Team& team) {
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload();
-      offload != nullptr && enter(offload, team, Collective::barrier, 1,
-                                  offload::Offload::bitwise_or(), true)) [[unlikely]]
-    return ended(team, offload->barrier());
-  switch (take(team, Collective::barrier, 0)) {
-    case Algorithm::shm:
-      return shm_barrier(*team.shm());
-    case Algorithm::two_level:
-      return ended(team, two_level_barrier(team));
-    default:
-      return run_steps(team, Collective::barrier, {}, nullptr, barrier_dissemination);
-  }
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(
+        *offload, team, Collective::barrier, 1, offload::Offload::bitwise_or(),
+        [&] { return offload->barrier(); }, [&] { return barrier_by_hosts(team); });
+  return barrier_by_hosts(team);
 }
 
 Status bcast(Team& team, void* data, std::size_t bytes, int root) {
@@ -165,21 +197,12 @@ Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
     return {};
   }
   if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload();
-      offload != nullptr && enter(offload, team, Collective::allreduce, bytes, op, true))
-      [[unlikely]]
-    return ended(team, offload->allreduce(send, receive, count, op));
-  const Algorithm algorithm = take(team, Collective::allreduce, bytes, op);
-  if (algorithm == Algorithm::shm)
-    return shm_allreduce(*team.shm(), send != nullptr ? send : receive, receive, count, op);
-  if (algorithm == Algorithm::two_level)
-    return ended(team,
-                 two_level_allreduce(team, send != nullptr ? send : receive, receive, count, op));
-  if (send != nullptr) copy_bytes(receive, send, bytes);
-  return run_steps(team, Collective::allreduce, {nullptr, receive}, &op,
-                   [&](Plan& plan, const Group& group) {
-                     write_allreduce(algorithm, plan, group, kOutput, {count, op.element_bytes});
-                   });
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(
+        *offload, team, Collective::allreduce, bytes, op,
+        [&] { return offload->allreduce(send, receive, count, op); },
+        [&] { return allreduce_by_hosts(team, send, receive, count, op); });
+  return allreduce_by_hosts(team, send, receive, count, op);
 }
 
 Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,

@@ -11,6 +11,7 @@ namespace weft::offload {
 Background::Background(Offload& offload, const Call& call)
     : offload_(offload),
       call_(call),
+      decided_(offload.decision(call.count * call.op.element_bytes)),
       turn_(offload.take_turn()),
       sum_(call.op.element, call.op.operation) {}
 
@@ -57,8 +58,8 @@ Background::Next Background::next(coll::Plan& plan) {
   Next next = Next::wait;
   switch (state_) {
     case State::turn: {
-      if (offload_.is_made() &&
-          !offload_.takes(call_.count * call_.op.element_bytes, call_.op, call_.is_allreduce)) {
+      if (offload_.is_made() && !offload_.takes(call_.count * call_.op.element_bytes, call_.op,
+                                                call_.is_allreduce, decided_)) {
         // The hosts need no turn, but turns pass in the order of the calls.
         if (!offload_.is_turn(turn_)) return Next::wait;
         pass_turn();

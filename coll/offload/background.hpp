@@ -56,6 +56,7 @@ class Background {
 
   Offload& offload_;
   Call call_;
+  const std::optional<bool> decided_;  // at the time of the call
   std::uint64_t turn_;
   bool has_passed_ = false;
   State state_ = State::turn;

@@ -81,7 +81,7 @@ double predict_us(Method method, const Case& given) noexcept {
 bool offload_wins(bool by_socket, const Case& given) noexcept {
   if (given.nodes < 2) return false;
   return predict_us(by_socket ? Method::socket : Method::node, given) <
-         predict_us(Method::hosts, given);
+         std::min(predict_us(Method::hosts, given), predict_us(Method::hierarchy, given));
 }
 
 }  // namespace weft::offload

@@ -39,7 +39,8 @@ Costs fit(Method method, int most_nodes);
 const Costs& fitted(Method method) noexcept;
 
 double predict_us(Method method, const Case& given) noexcept;
-// Returns true if the switches are faster than the hosts, as the paper's hosts do it.
+// Returns true if the switches are faster than the hosts, as the paper's hosts do it and as Weft's
+// do.
 bool offload_wins(bool by_socket, const Case& given) noexcept;
 
 }  // namespace weft::offload

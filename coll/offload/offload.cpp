@@ -191,26 +191,62 @@ void Offload::use(const Negotiation& negotiation) {
     log_line(LogLevel::info, team_.engine().rank(), "{}", negotiation.summary());
 }
 
-bool Offload::takes(std::size_t bytes, const coll::Reduction& op,
-                    bool is_allreduce) const noexcept {
+bool Offload::can(const coll::Reduction& op) const noexcept {
   if (!usable_ || find_reduce(op.element, op.operation) == nullptr ||
       element_bytes(op.element) != op.element_bytes)
     return false;
   // Nodes reduce first, and switches by their topology: the order depends on the distribution over
   // hosts.
-  if (team_.choices().reproducible && is_floating(op.element)) return false;
+  return !team_.choices().reproducible || !is_floating(op.element);
+}
+
+bool Offload::takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce,
+                    std::optional<bool> decided) const noexcept {
+  if (!can(op)) return false;
   if (forced_) return true;
   if (!is_allreduce) return false;
-  // Lengths measured here take precedence over the model.
   if (lengths_) {
     const auto length = static_cast<std::int64_t>(bytes);
     return length >= lengths_->min && length <= lengths_->max;
   }
-  return offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes});
+  return decided.value_or(
+      offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes}));
+}
+
+bool Offload::measures(const coll::Reduction& op) const noexcept {
+  const bool rounds = is_floating(op.element) &&
+                      (op.operation == Operation::sum || op.operation == Operation::prod);
+  return is_made() && !forced_ && !lengths_ && num_nodes_ > 1 && can(op) &&
+         !(rounds && (terms_.ordered || terms_.fixed));
+}
+
+// The way of a blocking call, which all members take.
+bool Offload::choose(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) {
+  if (!is_allreduce || !measures(op)) return takes(bytes, op, is_allreduce, {});
+  if (trials_.is_due(bytes)) {
+    if (everyone_ == nullptr) {
+      std::vector<int> members;
+      for (int member = 0; member < team_.size(); ++member) members.push_back(team_.world(member));
+      everyone_ = coll::Team::part_of(team_, members);
+    }
+    const coll::Reduction sum{[](const void* in, void* inout, std::size_t count, void*) {
+                                for (std::size_t i = 0; i < count; ++i)
+                                  static_cast<std::uint64_t*>(inout)[i] +=
+                                      static_cast<const std::uint64_t*>(in)[i];
+                              },
+                              nullptr, sizeof(std::uint64_t)};
+    Trials::Times times = trials_.times(bytes);
+    // A loss is found by the call itself.
+    if (!coll::allreduce(*everyone_, nullptr, times.data(), times.size(), sum)) return false;
+    trials_.decide(bytes, times);
+  }
+  return trials_.next_is_by_switch(bytes, takes(bytes, op, is_allreduce, {}));
 }
 
 bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) {
-  if (!may_take(bytes, op, is_allreduce)) return false;
+  // The first call finds out what the switches can.
+  const bool is_first = !is_made();
+  if (!is_first && !choose(bytes, op, is_allreduce)) return false;
   const std::uint64_t turn = take_turn();
   if (!is_turn(turn)) {
     coll::LossDeadline deadline(team_);
@@ -227,7 +263,7 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
     pass_turn();
     return false;
   }
-  if (takes(bytes, op, is_allreduce)) return true;
+  if (!is_first || choose(bytes, op, is_allreduce)) return true;
   pass_turn();
   return false;
 }

@@ -17,6 +17,7 @@
 
 #include "coll/coll.hpp"
 #include "coll/offload/negotiation.hpp"
+#include "coll/offload/trials.hpp"
 
 namespace weft::offload {
 
@@ -34,11 +35,16 @@ class Offload {
 
   // Returns false once it is known that the switches do not take the call.
   bool may_take(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept {
-    return !is_made() || takes(bytes, op, is_allreduce);
+    return !is_made() || takes(bytes, op, is_allreduce, decision(bytes));
   }
   // Blocking. Returns true, on all members alike, if the switches take this call: it then has the
   // turn, and one of the three below follows. Every call asks, in the team's order.
   bool enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce = true);
+  // The time of an allreduce or a barrier, by the way that enter() has said.
+  void note_time(std::size_t bytes, const coll::Reduction& op, bool by_switch,
+                 std::uint64_t time_ns) noexcept {
+    if (measures(op)) trials_.note(bytes, by_switch, time_ns);
+  }
   // As coll::allreduce. In place: send is null. root: the rank that gets the result; -1: all.
   // Besides the codes of messages returns timed_out if a leader that lives does not answer another
   // for too long.
@@ -77,7 +83,18 @@ class Offload {
   MemberLocation own_location() const;
   void arrange(const std::vector<MemberLocation>& all);
   void use(const Negotiation& negotiation);
-  bool takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept;
+  bool can(const coll::Reduction& op) const noexcept;
+  // `decided`: the way that trials have found at the time of the call; none: they have not yet, and
+  // a model guesses.
+  bool takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce,
+             std::optional<bool> decided) const noexcept;
+  std::optional<bool> decision(std::size_t bytes) const noexcept {
+    return trials_.is_decided(bytes) ? std::optional(trials_.is_by_switch(bytes)) : std::nullopt;
+  }
+  // Returns true if blocking allreduces and barriers with this operation go the way that is faster,
+  // as measured. Not where bits depend on the way and are to be the same in every run.
+  bool measures(const coll::Reduction& op) const noexcept;
+  bool choose(std::size_t bytes, const coll::Reduction& op, bool is_allreduce);
   bool is_leader() const noexcept { return node_rank_ == 0; }
   coll::Group node_group() const noexcept {
     return {node_rank_, static_cast<int>(node_members_.size()), node_members_.data()};
@@ -119,7 +136,9 @@ class Offload {
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
-  std::optional<Lengths> lengths_;  // the lengths that the settings give to the switch
+  Trials trials_;                         // changed by blocking calls alone
+  std::unique_ptr<coll::Team> everyone_;  // adds up their times
+  std::optional<Lengths> lengths_;        // the lengths that the settings give to the switch
   // The capabilities of the switches of the last group: other operations do not go to them. All
   // bits before the first, so that leaders count the same operations with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;

@@ -120,8 +120,8 @@ WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text, user,
              "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a "
              "/, that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
 WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", lengths, user,
-             "auto|force: auto: MPI_Allreduce and MPI_Barrier, for numbers of nodes and lengths "
-             "with which a model of the switches says that they are faster (weft-offload "
+             "auto|force: auto: MPI_Allreduce and MPI_Barrier, where both ways' times say that the "
+             "switch is faster, for floating-point sums where a model says so (weft-offload "
              "simulate); as 8-4K: for these lengths in bytes, as weft-info --tune prints them "
              "(MPI_Barrier has 1); force: always, and MPI_Reduce and MPI_Bcast too")
 WEFT_SETTING(offload_float, "OFFLOAD_FLOAT", "ordered", choice, user,

@@ -269,6 +269,22 @@ TEST_CASE("a switch that comes back is used again by the group that lost it") {
   }
 }
 
+TEST_CASE("auto tries both ways, and its results are the same in every run") {
+  World world({4, 2, 1, 1, 0});
+  const std::vector<std::string> arguments{"9", "1000", "3000"};
+  const Process::Environment by_itself{{"WEFT_OFFLOAD_WHEN", "auto"}};
+  auto measured = world.start("node", arguments, "info", "30000", by_itself);
+  const std::string expected = hash_of(*measured);
+  measured = world.start("node", arguments, "info", "30000", by_itself);
+  CHECK(hash_of(*measured) == expected);
+  const std::string said = measured->err();
+  CHECK(std::regex_search(said, std::regex("offload: [1-9][0-9]* operations by the switch")));
+  // Among nonblocking calls, whose way is that of the time of the call.
+  auto background =
+      world.start("node", {"5", "200", "4000"}, "info", "30000", by_itself, kBackground);
+  hash_of(*background);
+}
+
 TEST_CASE("nonblocking and persistent calls go through switches, among blocking ones") {
   for (const Shape& shape : {Shape{3, 1, 1, 1, 0}, {3, 2, 2, 2, 1}}) {
     INFO(shape.nodes << " nodes of " << shape.per_node);

@@ -1,0 +1,40 @@
+#include "coll/offload/trials.hpp"
+
+#include <algorithm>
+
+namespace weft::offload {
+
+void Trials::decide(std::size_t bytes, const Times& sums) noexcept {
+  Class& item = of(bytes);
+  ++item.num_calls;  // no call, but the trial is over
+  // What differs less than this is noise.
+  const std::uint64_t margin = sums[item.is_by_switch ? 1 : 0] / 32;
+  if (!item.is_decided)
+    item.is_by_switch = sums[1] < sums[0];
+  else if (item.is_by_switch ? sums[0] + margin < sums[1] : sums[1] + margin < sums[0])
+    item.is_by_switch = !item.is_by_switch;
+  item.is_decided = true;
+}
+
+bool Trials::next_is_by_switch(std::size_t bytes, bool guess) noexcept {
+  Class& item = of(bytes);
+  if (item.num_calls > kTrial + kBetween) {
+    item.num_calls = 0;
+    item.times = {kUnknownNs, kUnknownNs};
+  }
+  const std::uint32_t call = item.num_calls++;
+  if (call >= kTrial) return item.is_by_switch;
+  const bool first = item.is_decided ? item.is_by_switch : guess;
+  return (call % 2 == 0) == first;
+}
+
+void Trials::note(std::size_t bytes, bool by_switch, std::uint64_t time_ns) noexcept {
+  Class& item = of(bytes);
+  // The first calls ever make links, and touch memory.
+  const bool is_cold = !item.is_decided && item.num_calls <= 2;
+  if (item.num_calls > kTrial || is_cold) return;
+  std::uint64_t& least = item.times[by_switch ? 1 : 0];
+  least = std::min(least, time_ns);
+}
+
+}  // namespace weft::offload

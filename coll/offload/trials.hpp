@@ -1,0 +1,49 @@
+#pragma once
+// Trials: which way allreduces of a length are faster in this communicator, by the switch or by the
+// hosts, as measured. The first calls of each class of lengths go both ways in turn; then the
+// members add up their times, all take the way whose sum is less, and try again after many calls,
+// as loads and losses change. A state machine without clocks and messages; the same calls give the
+// same ways on all members. One thread at a time.
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::offload {
+
+class Trials {
+ public:
+  // Calls of a trial, half of them each way, and calls between two trials: fewer than 1 in 100 go
+  // the way that is slower.
+  static constexpr std::uint32_t kTrial = 8, kBetween = 500;
+  // By way: 0 the hosts, 1 the switch. The least of this member's times in the trial.
+  using Times = std::array<std::uint64_t, 2>;
+  static constexpr std::uint64_t kUnknownNs = 1'000'000'000'000;
+
+  // Before each call. Returns true if the trial has ended: the members' times() are to be added up
+  // and given to decide() first.
+  bool is_due(std::size_t bytes) const noexcept { return of(bytes).num_calls == kTrial; }
+  const Times& times(std::size_t bytes) const noexcept { return of(bytes).times; }
+  void decide(std::size_t bytes, const Times& sums) noexcept;
+  // The way of the next call. guess: for the first.
+  bool next_is_by_switch(std::size_t bytes, bool guess) noexcept;
+  // The time of the call that next_is_by_switch() gave a way.
+  void note(std::size_t bytes, bool by_switch, std::uint64_t time_ns) noexcept;
+
+  bool is_decided(std::size_t bytes) const noexcept { return of(bytes).is_decided; }
+  bool is_by_switch(std::size_t bytes) const noexcept { return of(bytes).is_by_switch; }
+
+ private:
+  // Lengths with the same power of two.
+  struct Class {
+    std::uint32_t num_calls = 0;  // since the trial began
+    bool is_decided = false, is_by_switch = false;
+    Times times{kUnknownNs, kUnknownNs};
+  };
+  Class& of(std::size_t bytes) noexcept { return classes_[std::bit_width(bytes)]; }
+  const Class& of(std::size_t bytes) const noexcept { return classes_[std::bit_width(bytes)]; }
+
+  std::array<Class, 65> classes_;
+};
+
+}  // namespace weft::offload

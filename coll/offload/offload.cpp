@@ -142,6 +142,13 @@ void Offload::arrange(const std::vector<MemberLocation>& all) {
     locations.push_back(one.location);
   }
   usable_ = true;
+  if (const Mode fits = mode_that_fits(locations, mode_); fits != mode_) {
+    if (team_.rank() == 0)
+      log_line(LogLevel::info, team_.engine().rank(),
+               "offload: one leader for each node, as more than {} sockets are under one switch",
+               kMaxChildren);
+    mode_ = fits;
+  }
   const auto nodes = offload::lead(locations, Mode::node);
   num_nodes_ = static_cast<int>(nodes.size());
   for (const auto& members : nodes)

@@ -27,6 +27,17 @@ std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode 
   return groups;
 }
 
+Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted) {
+  if (wanted != Mode::socket) return wanted;
+  std::vector<Address> tors;
+  for (const auto& members : lead(locations, wanted))
+    tors.push_back(locations[static_cast<std::size_t>(members[0])].tor);
+  const auto fits = [&](const Address& tor) {
+    return std::ranges::count(tors, tor) <= innet::kMaxChildren;
+  };
+  return std::ranges::all_of(tors, fits) ? wanted : Mode::node;
+}
+
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error) {
   locations.assign(static_cast<std::size_t>(size), Location{});

@@ -22,6 +22,10 @@ struct Location {
 // their leaders.
 std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode mode);
 
+// The mode that is wanted; but Node mode for Socket mode where more leaders would hang on a switch
+// than it has children.
+Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted);
+
 // Returns true if the setting that names the switch is the path of a placement file.
 inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }
 // Reads a placement file for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty

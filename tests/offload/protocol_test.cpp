@@ -409,6 +409,24 @@ TEST_CASE("the paper's worked example: N=2, S=9, P=4") {
   CHECK(offload::lead(places, offload::Mode::node).size() == 9);
 }
 
+TEST_CASE("sockets have one leader where a switch has children enough, else nodes") {
+  for (const int nodes : {3, 32, 33, 64, 65}) {
+    std::vector<offload::Location> locations;
+    for (int rank = 0; rank < nodes * 4; ++rank)
+      locations.push_back({rank / 4, rank % 4 / 2, address(2, 0)});
+    const auto mode = offload::mode_that_fits(locations, offload::Mode::socket);
+    CHECK(mode == (nodes <= 32 ? offload::Mode::socket : offload::Mode::node));
+    CHECK(offload::lead(locations, mode).size() ==
+          static_cast<std::size_t>(nodes <= 32 ? 2 * nodes : nodes));
+    // Two switches have twice as many.
+    for (std::size_t rank = 0; rank < locations.size(); rank += 1)
+      locations[rank].tor = address(2, static_cast<int>(rank) / 4 % 2);
+    CHECK(offload::mode_that_fits(locations, offload::Mode::socket) ==
+          (nodes <= 64 ? offload::Mode::socket : offload::Mode::node));
+    CHECK(offload::mode_that_fits(locations, offload::Mode::node) == offload::Mode::node);
+  }
+}
+
 TEST_CASE("a placement file says what is wrong with it") {
   std::vector<offload::Location> places;
   std::string error;

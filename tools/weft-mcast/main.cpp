@@ -21,29 +21,37 @@ struct Options {
   weft::mcast::Network network;
 };
 
+// Says what is wrong with the arguments; empty: nothing.
+std::string check(const Options& options) {
+  using namespace weft::mcast;
+  if (options.bytes / options.block_bytes > 1'000'000)
+    return "more than 1000000 blocks: use larger --block-bytes";
+  for (const std::string& name : options.algorithms) {
+    if (name == "native" || find_algorithm(name) != nullptr) continue;
+    std::string names = " native";
+    for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
+    return fmt::format("unknown algorithm {}; known:{}", name, names);
+  }
+  for (const int members : options.members)
+    if (options.network.slow_member >= members)
+      return fmt::format("--slow-member {} is not below the {} members",
+                         options.network.slow_member, members);
+  return {};
+}
+
 int run(Options& options) {
   using namespace weft::mcast;
   options.network.rate = options.mbit * 1e6 / 8;
-  const auto refuse = [](const std::string& text) {
-    fmt::print(stderr, "weft-mcast: {}\n", text);
+  if (const std::string wrong = check(options); !wrong.empty()) {
+    fmt::print(stderr, "weft-mcast: {}\n", wrong);
     return 2;
-  };
-  if (options.bytes / options.block_bytes > 1'000'000)
-    return refuse("more than 1000000 blocks: use larger --block-bytes");
+  }
   fmt::print("{:<14} {:>7} {:>8} {:>8} {:>14} {:>14} {:>10} {:>6} {:>12}\n", "algorithm", "members",
              "blocks", "steps", "first done us", "last done us", "MB/s", "lanes", "bound us");
   for (const int members : options.members)
     for (const std::string& name : options.algorithms) {
       const bool is_native = name == "native";
       const Algorithm* algorithm = is_native ? nullptr : find_algorithm(name);
-      if (algorithm == nullptr && !is_native) {
-        std::string names = " native";
-        for (const Algorithm* item : algorithms()) names += fmt::format(" {}", item->name);
-        return refuse(fmt::format("unknown algorithm {}; known:{}", name, names));
-      }
-      if (options.network.slow_member >= members)
-        return refuse(fmt::format("--slow-member {} is not below the {} members",
-                                  options.network.slow_member, members));
       std::vector<int> rack_of;
       const int in_rack = options.rack_members;
       for (int member = 0; in_rack > 0 && member < members; ++member)

@@ -72,7 +72,8 @@ int main(int argc, char** argv) {
   app.option("--iterations", options.iterations, "at least (5)");
   app.option("--ms", options.ms, "that the transfers of a case take together at least (300)");
   app.option("--warmup", options.warmup);
-  app.option("--in-flight", options.in_flight, "messages that the root sends at a time");
+  app.option("--in-flight", options.in_flight, "messages that the root sends at a time")
+      .range(1, 1000);
   app.option("--small-bytes", options.small_bytes, "up to which a message is sent at once");
   app.option("--ranks-per-rack", options.ranks_per_rack);
   app.flag("--posts", options.posts, "buffers are posted ahead");
@@ -87,11 +88,14 @@ int main(int argc, char** argv) {
     weft::transport::Job job;
     weft::Multicast multicast(job);
     const std::uint64_t most = *std::max_element(options.bytes.begin(), options.bytes.end());
-    void* memory = nullptr;
-    check(multicast.node().allocate(most == 0 ? 1 : most, memory), "memory");
-    auto* data = static_cast<std::byte*>(memory);
-
     const bool is_root = job.rank() == 0;
+    // The root sends one memory many times; a receiver has one for each message under way.
+    std::vector<std::byte*> memory(is_root ? 1 : static_cast<std::size_t>(options.in_flight));
+    for (std::byte*& at : memory) {
+      void* allocated = nullptr;
+      check(multicast.node().allocate(most == 0 ? 1 : most, allocated), "memory");
+      at = static_cast<std::byte*>(allocated);
+    }
     std::uint64_t id = 0;
     for (const std::uint64_t bytes : options.bytes)
       for (const std::uint64_t given : options.block_bytes)
@@ -111,8 +115,11 @@ int main(int argc, char** argv) {
               settings.racks.push_back(rank / options.ranks_per_rack);
           std::atomic<int> num_complete{0};
           std::atomic<double> ended{0};
+          std::size_t num_incoming = 0;
           weft::Group group(multicast, settings,
-                            {.on_incoming = [&](std::uint64_t) -> void* { return data; },
+                            {.on_incoming = [&](std::uint64_t) -> void* {
+                               return memory[num_incoming++ % memory.size()];
+                             },
                              .on_complete =
                                  [&](void*, std::uint64_t) {
                                    ended.store(now_us(), std::memory_order_relaxed);
@@ -131,17 +138,17 @@ int main(int argc, char** argv) {
                ++i) {
             const int before = num_complete.load(std::memory_order_relaxed);
             if (options.checks && is_root)
-              for (std::uint64_t b = 0; b < bytes; ++b) data[b] = content(b, i);
+              for (std::uint64_t b = 0; b < bytes; ++b) memory[0][b] = content(b, i);
             else if (options.checks)
-              std::memset(data, 0, bytes);
-            if (options.posts && job.rank() != 0)
-              for (int k = 0; k < options.in_flight; ++k)
-                check(group.post(data, most == 0 ? 1 : most), "post");
+              for (std::byte* at : memory) std::memset(at, 0, bytes);
+            if (options.posts && !is_root)
+              for (std::byte* at : memory) check(group.post(at, most == 0 ? 1 : most), "post");
             check(job.barrier(), "barrier");
             const double began = now_us();
             const double used = processor_us();
-            if (job.rank() == 0)
-              for (int k = 0; k < options.in_flight; ++k) check(group.send(data, bytes), "send");
+            if (is_root)
+              for (int k = 0; k < options.in_flight; ++k)
+                check(group.send(memory[0], bytes), "send");
             for (int seen; (seen = num_complete.load(std::memory_order_acquire)) <
                            before + options.in_flight;)
               num_complete.wait(seen, std::memory_order_acquire);
@@ -154,8 +161,9 @@ int main(int argc, char** argv) {
                       samples),
                   "times");
             std::uint64_t wrong = bytes;
-            for (std::uint64_t b = 0; options.checks && b < bytes; ++b)
-              if (data[b] != content(b, i)) wrong = std::min(wrong, b);
+            for (const std::byte* at : memory)
+              for (std::uint64_t b = 0; options.checks && b < bytes; ++b)
+                if (at[b] != content(b, i)) wrong = std::min(wrong, b);
             if (wrong < bytes) {
               fmt::print(stderr, "mcast_bench: byte {} of {} is wrong at rank {}\n", wrong, bytes,
                          job.rank());

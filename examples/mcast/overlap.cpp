@@ -66,15 +66,42 @@ std::vector<double> last_of_all(weft::transport::Job& job, std::vector<double> o
   return own;
 }
 
-struct Memory {
-  Memory(weft::Multicast& multicast, std::size_t count, std::uint64_t bytes) {
-    for (std::size_t i = 0; i < count; ++i) {
-      void* data = nullptr;
-      check(multicast.node().allocate(bytes, data));
-      slots.push_back(static_cast<std::byte*>(data));
-    }
+// Buffers of equal size, each of one message at a time. Any thread.
+class Memory {
+ public:
+  Memory(weft::Multicast& multicast, std::size_t count, std::uint64_t bytes)
+      : node_(multicast.node()), bytes_(bytes) {
+    while (all_.size() < count) free_.push_back(add());
   }
-  std::vector<std::byte*> slots;
+  ~Memory() {
+    for (std::byte* data : all_) static_cast<void>(node_.release(data));
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::byte* take() {
+    std::lock_guard guard(lock_);
+    if (free_.empty()) return add();
+    std::byte* data = free_.back();
+    free_.pop_back();
+    return data;
+  }
+  void give_back(void* data) {
+    std::lock_guard guard(lock_);
+    free_.push_back(static_cast<std::byte*>(data));
+  }
+
+ private:
+  std::byte* add() {
+    void* data = nullptr;
+    if (const weft::Status status = node_.allocate(bytes_, data); !status) fail(status);
+    return all_.emplace_back(static_cast<std::byte*>(data));
+  }
+
+  weft::Node& node_;
+  const std::uint64_t bytes_;
+  std::mutex lock_;
+  std::vector<std::byte*> all_, free_;
 };
 
 // --- figure 9
@@ -103,18 +130,15 @@ void run_replicas(weft::transport::Job& job, weft::Multicast& multicast, const O
   std::uint64_t most = 0;
   for (const Transfer& transfer : transfers) most = std::max(most, transfer.bytes);
   const auto in_flight = static_cast<std::size_t>(options.in_flight);
-  const Memory memory(multicast, in_flight, most);
+  Memory memory(multicast, in_flight, most);
 
   std::mutex lock;
   std::condition_variable changed;
-  std::vector<std::deque<std::size_t>> coming(lists.size()), ending(lists.size());
+  std::vector<std::deque<std::size_t>> ending(lists.size());
   std::vector<bool> is_done(transfers.size());
   std::vector<double> began(transfers.size(), 0), ended(transfers.size(), 0);
   bool is_right = true;
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    coming[transfers[i].group].push_back(i);
-    ending[transfers[i].group].push_back(i);
-  }
+  for (std::size_t i = 0; i < transfers.size(); ++i) ending[transfers[i].group].push_back(i);
   const double made = now_us();
   const std::size_t allocated = ::mallinfo2().uordblks;
   std::vector<std::unique_ptr<weft::Group>> groups(lists.size());
@@ -128,12 +152,7 @@ void run_replicas(weft::transport::Job& job, weft::Multicast& multicast, const O
                             .block_bytes = options.block_bytes,
                             .algorithm = algorithm,
                             .delivery_all = true},
-        weft::GroupEvents{.on_incoming = [&, g](std::uint64_t) -> void* {
-                            std::lock_guard guard(lock);
-                            const std::size_t i = coming[g].front();
-                            coming[g].pop_front();
-                            return memory.slots[i % in_flight];
-                          },
+        weft::GroupEvents{.on_incoming = [&](std::uint64_t) -> void* { return memory.take(); },
                           .on_complete =
                               [&, g](void* data, std::uint64_t bytes) {
                                 const double now = now_us();
@@ -144,6 +163,7 @@ void run_replicas(weft::transport::Job& job, weft::Multicast& multicast, const O
                                 is_done[i] = true;
                                 is_right = is_right && bytes == transfers[i].bytes &&
                                            is_stamped(static_cast<std::byte*>(data), bytes, i);
+                                memory.give_back(data);
                                 changed.notify_all();
                               },
                           .on_failure = fail});
@@ -157,10 +177,11 @@ void run_replicas(weft::transport::Job& job, weft::Multicast& multicast, const O
     for (std::size_t i = 0; i < transfers.size(); ++i) {
       std::unique_lock guard(lock);
       changed.wait(guard, [&] { return i < in_flight || is_done[i - in_flight]; });
-      stamp(memory.slots[i % in_flight], transfers[i].bytes, i);
-      began[i] = now_us();
       guard.unlock();
-      check(groups[transfers[i].group]->send(memory.slots[i % in_flight], transfers[i].bytes));
+      std::byte* data = memory.take();
+      stamp(data, transfers[i].bytes, i);
+      began[i] = now_us();
+      check(groups[transfers[i].group]->send(data, transfers[i].bytes));
     }
   for (auto& group : groups)
     if (group != nullptr) check(group->close(600'000));
@@ -168,7 +189,6 @@ void run_replicas(weft::transport::Job& job, weft::Multicast& multicast, const O
   if (!is_right) fail({weft::Code::corrupt, "a transfer arrived damaged"});
   began = last_of_all(job, began);
   ended = last_of_all(job, ended);
-  for (std::byte* slot : memory.slots) check(multicast.node().release(slot));
   if (job.rank() != 0) return;
   std::vector<double> latency;
   double bytes = 0;
@@ -201,7 +221,8 @@ struct Stream {  // one group of all ranks
 void run_streams(weft::transport::Job& job, weft::Multicast& multicast, const Options& options,
                  const std::string& algorithm, const std::vector<int>& roots, int num_messages,
                  std::uint64_t first_id, bool shows_shares) {
-  const Memory memory(multicast, roots.size(), options.bytes);
+  Memory memory(multicast, 2 * roots.size(), options.bytes);
+  std::byte* sent = memory.take();  // many times
   std::vector<Stream> streams(roots.size());
   std::atomic<double> last{0};
   // The bytes of every group when the first one completes here.
@@ -216,29 +237,30 @@ void run_streams(weft::transport::Job& job, weft::Multicast& multicast, const Op
                             .ranks = ranks,
                             .block_bytes = options.block_bytes,
                             .algorithm = algorithm},
-        weft::GroupEvents{
-            .on_incoming = [&memory, g](std::uint64_t) -> void* { return memory.slots[g]; },
-            .on_complete =
-                [&, g](void*, std::uint64_t) {
-                  last.store(now_us(), std::memory_order_relaxed);
-                  if (++streams[g].num_complete < num_messages || has_seen.exchange(true)) return;
-                  for (std::size_t other = 0; other < seen.size(); ++other)
-                    seen[other] = streams[other].num_complete;
-                },
-            .on_failure = fail});
+        weft::GroupEvents{.on_incoming = [&](std::uint64_t) -> void* { return memory.take(); },
+                          .on_complete =
+                              [&, g](void* data, std::uint64_t) {
+                                if (data != sent) memory.give_back(data);
+                                last.store(now_us(), std::memory_order_relaxed);
+                                if (++streams[g].num_complete < num_messages ||
+                                    has_seen.exchange(true))
+                                  return;
+                                for (std::size_t other = 0; other < seen.size(); ++other)
+                                  seen[other] = streams[other].num_complete;
+                              },
+                          .on_failure = fail});
   }
   for (Stream& stream : streams) check(stream.group->ready());
   check(job.barrier());
   double began = now_us();
   for (std::size_t g = 0; g < roots.size(); ++g)
     for (int i = 0; i < num_messages && roots[g] == job.rank(); ++i)
-      check(streams[g].group->send(memory.slots[g], options.bytes));
+      check(streams[g].group->send(sent, options.bytes));
   for (Stream& stream : streams) check(stream.group->close(600'000));
   double ended = last.load(std::memory_order_relaxed);
   check(job.all_reduce(began, weft::transport::Min()));
   check(job.all_reduce(ended, weft::transport::Max()));
   for (Stream& stream : streams) stream.group.reset();
-  for (std::byte* slot : memory.slots) check(multicast.node().release(slot));
   if (job.rank() != 1 % job.size()) return;
   const double bytes =
       static_cast<double>(options.bytes) * num_messages * static_cast<double>(roots.size());

@@ -124,6 +124,11 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
     std::uint32_t packet_bytes;
     std::optional<std::vector<std::byte>> small;
   };
+  // Memory that the program has given for a message, from then until its on_complete is called.
+  struct Held {
+    std::uint64_t sequence, bytes;
+    const std::byte* memory;
+  };
   struct Posted {
     std::uint64_t sequence, bytes;
     std::byte* memory;
@@ -188,6 +193,9 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
   void want_buffer(Message& message);
   void on_buffer(std::uint64_t sequence, void* data, std::uint64_t room, bool was_posted);
   void offer_buffer(Message& message, std::uint64_t room);
+  // Notes memory that the program has given. bad_argument: another message still has part of it.
+  Status hold(const Held& given);
+  void let_go(std::uint64_t sequence);
   void send_ready(Neighbor& neighbor, std::uint64_t sequence, std::uint64_t bytes,
                   const MemoryKey& key);
   void on_ready(Neighbor& neighbor, const ReadyMessage& message);
@@ -267,6 +275,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
   std::map<std::uint64_t, Arrival> arrivals_;
   std::vector<std::pair<int, BlockTag>> early_blocks_;  // arrived before their announcement
   std::deque<Posted> posted_;
+  std::vector<Held> held_;  // in no order
   std::vector<std::unique_ptr<Put>> puts_, free_puts_;
   std::size_t bytes_under_way_ = 0;
   std::size_t budget_ = 0;  // bytes that this call of advance() may still put

@@ -194,6 +194,8 @@ void GroupImpl::want_buffer(Message& message) {
     posted_.pop_front();
     return on_buffer(message.sequence, posted.memory, posted.bytes, true);
   }
+  // The program may give memory again whose message is complete.
+  complete_some();
   call_user([this, sequence = message.sequence, bytes = message.bytes] {
     void* data = events_.on_incoming ? events_.on_incoming(bytes) : nullptr;
     std::lock_guard guard(multicast_.lock());
@@ -210,6 +212,10 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
         Code::truncated, settings_.self,
         fmt::format("{} has {} for a message of {} bytes", name(settings_.self),
                     data == nullptr ? "no buffer" : fmt::format("{} bytes", room), message->bytes));
+  if (!was_posted)
+    if (Status status = hold({sequence, message->bytes, static_cast<const std::byte*>(data)});
+        !status)
+      return fail(status.code(), settings_.self, status.text());
   message->data = static_cast<std::byte*>(data);
   message->has_buffer = true;
   multicast_.make_active(*this);
@@ -220,6 +226,30 @@ void GroupImpl::on_buffer(std::uint64_t sequence, void* data, std::uint64_t room
     offer_buffer(*message, room);
   }
   if (message->copied != nullptr && !is_over()) native_->set_buffer(sequence, message->data);
+}
+
+// Two messages in one place would be mixed, and nobody would notice.
+Status GroupImpl::hold(const Held& given) {
+  const auto begin = [](const Held& item) { return reinterpret_cast<std::uintptr_t>(item.memory); };
+  for (const Held& item : held_) {
+    const std::uintptr_t from = std::max(begin(item), begin(given));
+    const std::uintptr_t to = std::min(begin(item) + item.bytes, begin(given) + given.bytes);
+    if (from >= to) continue;
+    return {Code::bad_argument,
+            fmt::format("{} gives message {} memory of which message {} has {} bytes until its "
+                        "on_complete (the first message is 0): give each message memory of its "
+                        "own, and use it for another one after on_complete",
+                        name(settings_.self), given.sequence, item.sequence, to - from)};
+  }
+  if (given.bytes > 0) held_.push_back(given);
+  return {};
+}
+
+void GroupImpl::let_go(std::uint64_t sequence) {
+  const auto found = std::ranges::find(held_, sequence, &Held::sequence);
+  if (found == held_.end()) return;
+  *found = held_.back();
+  held_.pop_back();
 }
 
 void GroupImpl::offer_buffer(Message& message, std::uint64_t room) {
@@ -252,6 +282,7 @@ Status GroupImpl::post(void* memory, std::uint64_t bytes) {
   Posted posted{0, bytes, static_cast<std::byte*>(memory), {}};
   if (Status status = multicast_.node().key(memory, kWrite, posted.key); !status) return status;
   posted.sequence = posted_.empty() ? num_begun_ : posted_.back().sequence + 1;
+  if (Status status = hold({posted.sequence, bytes, posted.memory}); !status) return status;
   posted_.push_back(posted);
   if (is_going_)
     for (Neighbor& neighbor : neighbors_)
@@ -535,9 +566,19 @@ bool GroupImpl::complete_some() {
       neighbor.buffers.erase(message->sequence);
       neighbor.credits.erase(message->sequence);
     }
-    call_user([this, data = message->data, bytes = message->bytes, log = message->log] {
+    // Without on_complete the program can only go by num_completed().
+    if (!events_.on_complete) let_go(message->sequence);
+    call_user([this, data = message->data, bytes = message->bytes, sequence = message->sequence,
+               log = message->log] {
       if (log) events_.on_times(log->finish());
-      if (events_.on_complete) events_.on_complete(data, bytes);
+      if (events_.on_complete) {
+        {
+          // Before the call: that may hand the memory to a thread that posts it again.
+          std::lock_guard guard(multicast_.lock());
+          let_go(sequence);
+        }
+        events_.on_complete(data, bytes);
+      }
       std::lock_guard guard(multicast_.lock());
       ++num_delivered_;
       note_all();

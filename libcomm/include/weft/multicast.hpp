@@ -29,7 +29,8 @@
 // start; any other is registered for the time of one message. A receiver's buffer is written by
 // other members from on_incoming (or post) until on_complete; after a failure until close has given
 // its reason, or the group is gone. on_incoming may be called for later messages before on_complete
-// of earlier ones: each message needs memory of its own until its on_complete.
+// of earlier ones: each message needs memory of its own until its on_complete. Memory that
+// another message of the group still has fails the group (bad_argument), from post only the call.
 //
 // Threads. Calls may be made by any thread. A thread of the Multicast progresses all its groups and
 // makes the callbacks, one at a time; they may send and post. There ready and close are refused
@@ -153,8 +154,8 @@ struct MessageTimes {
 };
 
 struct GroupEvents {
-  // A message comes: where to. nullptr, or too little room behind it, fails the group. Not called
-  // for messages for which a buffer was posted.
+  // A message comes: where to. nullptr, too little room behind it, or memory that another message
+  // has fails the group. Not called for messages for which a buffer was posted.
   std::function<void*(std::uint64_t bytes)> on_incoming = {};
   // The message is there, or sent; its memory is the program's again. In order of sending.
   std::function<void(void* data, std::uint64_t bytes)> on_complete = {};
@@ -185,7 +186,8 @@ class Group {
   Status send(const void* data, std::uint64_t bytes);
   // At a receiver: the next message that has no buffer yet goes here, without a call of
   // on_incoming; so blocks come as soon as the root sends. `memory` must come from allocate() or
-  // register_memory(). A message that is longer fails the group. bad_argument, not_found.
+  // register_memory(). A message that is longer fails the group. bad_argument (also for memory
+  // that another message has), not_found.
   Status post(void* memory, std::uint64_t bytes);
   // No more messages. Blocks until every member has every message, or the group has failed, with
   // its reason. At receivers it waits for the root's close. timed_out: it may be called again.

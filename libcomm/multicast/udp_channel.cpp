@@ -330,6 +330,15 @@ Status multicast_address(const std::string& text, const peer::SocketAddress& loc
                               "as 239.1.2.3, 239.1.2.3:5000 or [ff15::1]:5000",
                               text));
   };
+  const auto refused = [&](std::string_view why) {
+    return Status(Code::bad_argument,
+                  fmt::format("'{}' {}: take one of 239.192.0.0/14 or ff18::/16, an organization's "
+                              "own, or of 239.255.0.0/16 or ff15::/16, a site's",
+                              text, why));
+  };
+  // Switches send these to every port, whoever has joined.
+  constexpr std::string_view kOfTheLink =
+      "is kept for the protocols of one link (224.0.0.0/24, ff02::/16), and no router passes it on";
   address = {};
   unsigned port = 49152u + ((seed[14] * 256u + seed[15]) & 0x3fff);
   std::string host = text;
@@ -362,6 +371,10 @@ Status multicast_address(const std::string& text, const peer::SocketAddress& loc
     } else if (::inet_pton(AF_INET6, host.c_str(), &to.sin6_addr) != 1 ||
                to.sin6_addr.s6_addr[0] != 0xff) {
       return wrong();
+    } else if (const unsigned scope = to.sin6_addr.s6_addr[1]; scope == 0x02) {
+      return refused(kOfTheLink);
+    } else if ((scope & 15) < 2) {
+      return refused("does not leave its host");
     }
   } else {
     sockaddr_in& to = v4(address);
@@ -374,6 +387,8 @@ Status multicast_address(const std::string& text, const peer::SocketAddress& loc
     else if (::inet_pton(AF_INET, host.c_str(), &to.sin_addr) != 1 ||
              (ntohl(to.sin_addr.s_addr) >> 28) != 14)
       return wrong();
+    else if (ntohl(to.sin_addr.s_addr) >> 8 == 224u << 16)
+      return refused(kOfTheLink);
   }
   return {};
 }

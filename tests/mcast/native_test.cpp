@@ -441,7 +441,7 @@ TEST_CASE("multicast addresses of groups") {
 
 TEST_CASE("multicast addresses of every scope are joined") {
   const std::uint8_t seed[16] = {};
-  for (const char* text : {"", "ff02::77", "ff12::77", "ff18::77", "224.0.0.77", "239.1.2.3"}) {
+  for (const char* text : {"", "ff12::77", "ff18::77", "224.0.1.77", "239.1.2.3"}) {
     INFO(text);
     const bool is_v6 = text[0] == 'f';
     mcast::ChannelAddress address;
@@ -452,6 +452,27 @@ TEST_CASE("multicast addresses of every scope are joined") {
     INFO(status.text());
     // A host without IPv6 has no such interface.
     CHECK((status.ok() || (is_v6 && status.text().find("no interface") != std::string::npos)));
+  }
+}
+
+TEST_CASE("multicast addresses that no router passes on are refused") {
+  const std::uint8_t seed[16] = {};
+  const auto of = [&](const char* text) {
+    peer::SocketAddress local, group;
+    REQUIRE(peer::resolve(text[0] == 'f' ? "[::1]:1" : "127.0.0.1:1", local).ok());
+    return mcast::multicast_address(text, local, seed, group);
+  };
+  for (const char* text : {"224.0.0.0", "224.0.0.1", "224.0.0.255:5000", "ff02::77",
+                           "[ff02::1]:5000", "ff01::77", "ff11::77", "ff00::77", "ff10::77"}) {
+    const Status status = of(text);
+    INFO(text << ": " << status.text());
+    CHECK(status == Code::bad_argument);
+    CHECK_THAT(status.text(), Catch::Contains(text) && Catch::Contains("239.192.0.0/14") &&
+                                  Catch::Contains("ff18::/16"));
+  }
+  for (const char* text : {"224.0.1.0", "225.0.0.1", "239.255.255.255", "ff05::77", "ff12::77"}) {
+    INFO(text);
+    CHECK(of(text).ok());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/trace.hpp"
+#include "base/wait.hpp"
 #include "node/node_impl.hpp"
 
 namespace weft {
@@ -25,6 +26,10 @@ std::string_view Peer::fabric() const noexcept {
 bool Peer::is_mapped() const noexcept { return impl_ != nullptr && impl_->session->is_mapped(); }
 bool Peer::is_lost() const noexcept {
   return impl_ == nullptr || impl_->session->state() == transport::Session::State::lost;
+}
+int Peer::unreachable_ms() const noexcept {
+  transport::Session* session = NodeImpl::session_of(*this);
+  return session != nullptr ? static_cast<int>(session->unreachable_ns(now_ns()) / 1'000'000) : 0;
 }
 std::size_t Peer::message_max() const noexcept {
   return impl_ != nullptr ? impl_->session->message_max() : 0;
@@ -173,5 +178,6 @@ PeerMemory Node::memory(const Peer& peer, const MemoryKey& key) {
 }
 
 std::uint64_t Node::generation() const noexcept { return impl_->transport_->generation(); }
+int Node::timeout_ms() const noexcept { return static_cast<int>(impl_->timeout_ns_ / 1'000'000); }
 
 }  // namespace weft

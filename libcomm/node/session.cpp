@@ -350,6 +350,11 @@ void Session::note_away(std::uint64_t now) {
   if (link_.is_up()) link_.note_received(now);
 }
 
+std::uint64_t Session::unreachable_ns(std::uint64_t now) {
+  std::lock_guard lock(lock_);
+  return link_.unreachable_ns(now);
+}
+
 void Session::tick(std::uint64_t now) {
   const std::uint64_t timeout = transport_.timeout_ns();
   ReliableLink::Due due;

@@ -77,6 +77,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void tick(std::uint64_t now_ns);
   // After a long time without polls: the peer's silence counts from now on.
   void note_away(std::uint64_t now_ns);
+  // Any thread. 0: the link is up, or the session is lost.
+  std::uint64_t unreachable_ns(std::uint64_t now_ns);
   void lose(Code code, std::string_view why) noexcept;
   void withdraw(const std::shared_ptr<Region>& region);
   void note_used();  // the endpoints that it has links over

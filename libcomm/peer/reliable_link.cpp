@@ -296,12 +296,7 @@ ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t tim
                                             bool opens) {
   const bool is_first = state_ == State::connecting;
   const std::uint64_t patience = patience_of(timeout_ns);
-  // Silence before the break counts, too.
-  if (now > (is_first                 ? began_ns_
-             : last_received_ns_ != 0 ? std::min(broken_since_ns_, last_received_ns_)
-                                      : broken_since_ns_) +
-                timeout_ns)
-    return Due::gone;
+  if (now > (is_first ? began_ns_ : silent_since_ns()) + timeout_ns) return Due::gone;
   // A first link has no reason to fail.
   if (!is_first || now > began_ns_ + patience / 4) {
     ask_host(now, patience / 4);

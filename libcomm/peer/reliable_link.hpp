@@ -5,6 +5,7 @@
 // open and close the links, and call all this under a lock of theirs.
 //
 // Tests: tests/peer/reliable_link_test.cpp.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -43,6 +44,10 @@ class ReliableLink {
   bool is_opening() const { return link_ != nullptr && is_opener_ && !is_up(); }
   bool is_broken_for(std::uint64_t ns, std::uint64_t now_ns) const {
     return state_ == State::broken && now_ns > broken_since_ns_ + ns;
+  }
+  // For how long nothing has been heard of the peer; 0: the link is up, lost, or the first one.
+  std::uint64_t unreachable_ns(std::uint64_t now_ns) const {
+    return state_ == State::broken && now_ns > silent_since_ns() ? now_ns - silent_since_ns() : 0;
   }
   fabric::Endpoint* endpoint() const { return endpoint_; }
   fabric::Link* link() const { return link_; }
@@ -140,6 +145,11 @@ class ReliableLink {
   // then carry it.
   enum class Ack : std::uint8_t { none, next_pump, now };
 
+  // Of a broken link. Silence before the break counts, too.
+  std::uint64_t silent_since_ns() const {
+    return last_received_ns_ != 0 ? std::min(broken_since_ns_, last_received_ns_)
+                                  : broken_since_ns_;
+  }
   bool retains() const { return endpoint_->limits().breaks; }
   // Updates is_clear() at the end of what may change it.
   struct Update {

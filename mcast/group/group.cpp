@@ -38,6 +38,9 @@ constexpr std::size_t kMaxSmallBytes = 10'240;
 // Deadline for a member to reconnect after its old connection ended: that of a silent peer.
 constexpr auto kReconnectDeadline = std::chrono::seconds(5);
 
+// That close() waits beyond the Node's timeout: a lost member is named by its other neighbors, too.
+constexpr int kMorePatienceMs = 15'000;
+
 // In native groups the pipeline moves what the network does not copy.
 constexpr std::string_view kNative = "native";
 
@@ -437,19 +440,35 @@ std::uint64_t GroupImpl::num_completed() {
 
 Status GroupImpl::close(int timeout_ms) {
   if (Status status = refuse_own_thread("close"); !status) return status;
+  const std::chrono::milliseconds patience(
+      timeout_ms < 0 ? std::int64_t{multicast_.node().timeout_ms()} + kMorePatienceMs : timeout_ms);
   std::unique_lock guard(multicast_.lock());
   if (is_root() && !num_in_all_) {
     num_in_all_ = num_sent_;
     multicast_.make_active(*this);
     multicast_.wake();
   }
-  if (!multicast_.changed().wait_for(guard, std::chrono::milliseconds(timeout_ms),
+  if (!multicast_.changed().wait_for(guard, patience,
                                      [&] { return is_over() && puts_.empty() && num_calls_ == 0; }))
     return {Code::timed_out,
-            fmt::format("group {} is not closed after {} ms: {} of {} messages are here",
-                        settings_.id, timeout_ms, num_completed_,
-                        num_in_all_ ? fmt::format("{}", *num_in_all_) : "an unknown number")};
+            fmt::format("group {} is not closed after {} ms: {} of {} messages are here{}",
+                        settings_.id, patience.count(), num_completed_,
+                        num_in_all_ ? fmt::format("{}", *num_in_all_) : "an unknown number",
+                        unreachable())};
   return failed_ ? *failed_ : Status();
+}
+
+// The neighbors whose links are down. Empty: there are none.
+std::string GroupImpl::unreachable() const {
+  std::string text;
+  for (const Neighbor& neighbor : neighbors_) {
+    const int ms = neighbor.connection != nullptr ? neighbor.connection->peer.unreachable_ms() : 0;
+    if (ms > 0) text += fmt::format("; {} has been unreachable for {} ms", name(neighbor.rank), ms);
+  }
+  if (!text.empty())
+    text +=
+        fmt::format(" (lost after {} ms, WEFT_PEER_TIMEOUT_MS)", multicast_.node().timeout_ms());
+  return text;
 }
 
 void GroupImpl::note_have() {

@@ -179,6 +179,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
   void fail(Code code, int who, std::string text);
   void note_have();
   void note_all();
+  std::string unreachable() const;
   void note_closed();
 
   // transfer.cpp

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "peer/address.hpp"
 #include "team.hpp"
 
 using namespace weft;
@@ -324,6 +325,36 @@ TEST_CASE("a member that leaves at any step fails the group everywhere, by name"
       }
     }
   });
+}
+
+TEST_CASE("a close that has waited in vain names the member that cannot be reached") {
+  const Way way{"loopback", "loopback"};
+  Team team(way, 3, 20'000);
+  TeamGroup group(team, 1, "chain", 4096);
+  group.require_ready();
+  peer::NodeAddress address;
+  REQUIRE(peer::from_text(team.addresses[2], address).ok());
+  const std::string device = address.fabrics.front().address;
+  const auto& network = fabric::loopback::Network::of_process();
+  network->silence(device, true);
+  const auto data = pattern(60'000, 1);
+  REQUIRE(group.groups[0]->send(data.data(), data.size()).ok());
+  std::string text;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+  while (text.find("unreachable") == std::string::npos &&
+         std::chrono::steady_clock::now() < limit) {
+    const Status status = group.groups[0]->close(100);
+    REQUIRE(status == Code::timed_out);
+    text = status.text();
+  }
+  network->silence(device, false);
+  INFO(text);
+  CHECK(text.find("; member 2 (" + team.addresses[2] + ") has been unreachable for ") !=
+        std::string::npos);
+  CHECK(text.find("lost after 20000 ms") != std::string::npos);
+  CHECK(text.find("member 1") == std::string::npos);
+  group.require_closed();  // it comes back
+  CHECK(team.members[0]->node().timeout_ms() == 20'000);
 }
 
 TEST_CASE("only the root sends, and not after close; an id is free again after its group") {

@@ -190,8 +190,10 @@ class Group {
   // that another message has), not_found.
   Status post(void* memory, std::uint64_t bytes);
   // No more messages. Blocks until every member has every message, or the group has failed, with
-  // its reason. At receivers it waits for the root's close. timed_out: it may be called again.
-  Status close(int timeout_ms = 60'000);
+  // its reason. At receivers it waits for the root's close. timed_out, with the members that cannot
+  // be reached at the moment: it may be called again. timeout_ms < 0: the Node's, and 15 s, so that
+  // a member that is lost is named first.
+  Status close(int timeout_ms = -1);
 
   // ok, or why it has failed.
   Status status() const;

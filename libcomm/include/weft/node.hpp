@@ -90,6 +90,9 @@ class WEFT_API Peer {
   // Returns true if it is on this host, and the two map memory that the other allocates.
   bool is_mapped() const noexcept;
   bool is_lost() const noexcept;
+  // For how long nothing has been heard of it, since its link broke; 0: its link is up, or it is
+  // lost.
+  int unreachable_ms() const noexcept;
   // The longest message that send() takes without an Operation.
   std::size_t message_max() const noexcept;
   void* context() const noexcept;  // the program's
@@ -230,6 +233,7 @@ class WEFT_API Node {
   bool arm();
 
   std::uint64_t generation() const noexcept;
+  int timeout_ms() const noexcept;  // how long a peer may be unreachable
 
  private:
   std::unique_ptr<NodeImpl> impl_;

@@ -5,11 +5,26 @@
 
 namespace weft::mcast {
 
+// False: the message is not valid.
+bool GroupImpl::on_failed(Bytes bytes) {
+  FailedMessage message;
+  Bytes text;
+  if (!read_message(bytes, message, text) || !is_sane(message, text)) return false;
+  fail(static_cast<Code>(message.code), message.who,
+       std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  return true;
+}
+
 void GroupImpl::on_message(Connection& connection, Bytes bytes) {
   Head head;
   Bytes body;
   Neighbor* neighbor = find(connection);
-  if (neighbor == nullptr || is_over() || !read_message(bytes, head, body)) return;
+  if (is_over() || !read_message(bytes, head, body)) return;
+  // Where lists differ, a member that is no neighbor here may know why.
+  if (neighbor == nullptr) {
+    if (head.kind == Kind::failed && !is_going_) on_failed(bytes);
+    return;
+  }
   const auto corrupt = [&] {
     fail(Code::corrupt, neighbor->rank,
          fmt::format("{} sent an invalid message (kind {})", name(neighbor->rank),
@@ -28,7 +43,8 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
   switch (head.kind) {
     case Kind::hello: {
       HelloMessage theirs;
-      return read_hello(bytes, theirs) ? on_hello(*neighbor, theirs) : corrupt();
+      if (!read_hello(bytes, theirs)) return corrupt();
+      return on_hello(*neighbor, theirs, bytes.subspan(std::min(bytes.size(), sizeof theirs)));
     }
     case Kind::joined:
       if (!neighbor->is_child) return corrupt();
@@ -108,11 +124,8 @@ void GroupImpl::on_message(Connection& connection, Bytes bytes) {
     case Kind::closed:
       return num_in_all_ == num_delivered_ ? note_closed() : corrupt();
     case Kind::failed:
-      return with(FailedMessage{}, [&](auto& m) {
-        if (!is_sane(m, body)) return corrupt();
-        fail(static_cast<Code>(m.code), m.who,
-             std::string(reinterpret_cast<const char*>(body.data()), body.size()));
-      });
+      if (!on_failed(bytes)) corrupt();
+      return;
     default:
       return corrupt();
   }

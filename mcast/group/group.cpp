@@ -36,10 +36,22 @@ constexpr int kMaxMembers = 65'535;
 constexpr int kMaxSmallMembers = 16;
 constexpr std::size_t kMaxSmallBytes = 10'240;
 // Deadline for a member to reconnect after its old connection ended: that of a silent peer.
-constexpr auto kReconnectDeadline = std::chrono::seconds(5);
+constexpr auto kReconnectDeadline = std::chrono::milliseconds(5'000);
+// Deadline for others to say why a member has ended before it greeted.
+constexpr auto kReasonDeadline = std::chrono::milliseconds(1'000);
 
 // That close() waits beyond the Node's timeout: a lost member is named by its other neighbors, too.
 constexpr int kMorePatienceMs = 15'000;
+
+// Of another member's bytes, what an error may show of a name or an address.
+std::string shown(Bytes bytes) {
+  std::string text(reinterpret_cast<const char*>(bytes.data()),
+                   std::min(bytes.size(), std::size_t{80}));
+  if (const std::size_t end = text.find('\0'); end != std::string::npos) text.resize(end);
+  for (char& letter : text)
+    if (letter < ' ' || letter > '~') letter = '?';
+  return text;
+}
 
 // In native groups the pipeline moves what the network does not copy.
 constexpr std::string_view kNative = "native";
@@ -71,14 +83,30 @@ const Algorithm& checked_algorithm(const GroupSettings& settings) {
   return *algorithm;
 }
 
-// Translates ranks of the job into addresses of members.
-GroupSettings with_members(const MulticastImpl& multicast, GroupSettings settings) {
+// Two members that give one place would wait for whose place the other is. Where the list has the
+// text of this Node's address, that is its place.
+void take_place(MulticastImpl& multicast, GroupSettings& settings) {
+  const auto is_node = [](const std::string& text) { return text.starts_with("weft:"); };
+  std::string own;
+  if (!std::ranges::any_of(settings.members, is_node) || !multicast.node().address(own)) return;
+  const auto found = std::ranges::find(settings.members, own);
+  if (found != settings.members.end())
+    settings.self = static_cast<int>(found - settings.members.begin());
+}
+
+// Translates ranks of the job into addresses of members. given_self: as it is in the settings.
+GroupSettings with_members(MulticastImpl& multicast, GroupSettings settings, int& given_self) {
   const std::vector<JobRank>& ranks = multicast.ranks();
   const auto wrong = [](const std::string& text) { throw Error({Code::bad_argument, text}); };
   if (settings.members.empty() && settings.ranks.empty())
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       settings.ranks.push_back(static_cast<int>(rank));
-  if (settings.ranks.empty()) return settings;
+  if (settings.ranks.empty()) {
+    given_self = settings.self;
+    if (given_self >= 0 && given_self < static_cast<int>(settings.members.size()))
+      take_place(multicast, settings);
+    return settings;
+  }
   if (!settings.members.empty())
     wrong("the members of a group are given by address or by rank, not both");
   if (ranks.empty()) wrong("a group of ranks needs a Multicast that was made of a job");
@@ -94,6 +122,7 @@ GroupSettings with_members(const MulticastImpl& multicast, GroupSettings setting
   }
   if (settings.self < 0)
     wrong(fmt::format("rank {} is not among the ranks of its group", multicast.rank()));
+  given_self = settings.self;
   return settings;
 }
 
@@ -118,7 +147,7 @@ int near_parent_of(int rank, const Racks& racks) {
 
 GroupImpl::GroupImpl(MulticastImpl& multicast, GroupSettings settings, GroupEvents events)
     : multicast_(multicast),
-      settings_(with_members(multicast, std::move(settings))),
+      settings_(with_members(multicast, std::move(settings), given_self_)),
       events_(std::move(events)),
       handle_(multicast.next_handle()),
       algorithm_(&checked_algorithm(settings_)),
@@ -158,7 +187,7 @@ void GroupImpl::join() {
     neighbor.connection =
         &multicast_.use(own, settings_.members[static_cast<std::size_t>(neighbor.rank)], *this);
     neighbor.is_old = static_cast<bool>(neighbor.connection->peer);
-    if (neighbor.is_old) send_to(neighbor, hello());
+    if (neighbor.is_old) send_hello(neighbor);
   }
   multicast_.add(shared_from_this());
   FailedMessage failure;
@@ -167,6 +196,9 @@ void GroupImpl::join() {
       bytes != nullptr && read_message(*bytes, failure, text))
     fail(static_cast<Code>(failure.code), failure.who,
          std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  if (given_self_ != settings_.self)
+    fail(Code::bad_argument, settings_.self,
+         fmt::format("{} has {} as its self", name(settings_.self), given_self_));
   note_joined();
   multicast_.make_active(*this);
   multicast_.wake();
@@ -206,7 +238,7 @@ GroupImpl::Neighbor* GroupImpl::find(const Connection& connection) {
 // Fails the group if a member misses its deadline.
 void GroupImpl::end_waiting(Clock::time_point now) {
   for (const Neighbor& neighbor : neighbors_)
-    if (neighbor.back_until && now > *neighbor.back_until)
+    if (neighbor.back_until && now >= *neighbor.back_until)
       return fail(Code::peer_lost, neighbor.rank,
                   fmt::format("{} is lost: {}", name(neighbor.rank), neighbor.why_lost));
   if (now <= create_until_) return;
@@ -273,6 +305,12 @@ HelloMessage GroupImpl::hello() const {
   return message;
 }
 
+void GroupImpl::send_hello(Neighbor& neighbor) {
+  HelloMessage message = hello();
+  message.text_bytes = static_cast<std::uint32_t>(settings_.multicast_address.size());
+  send_to(neighbor, message, std::as_bytes(std::span(settings_.multicast_address)));
+}
+
 bool GroupImpl::wants_hello(const Connection& connection) {
   const Neighbor* neighbor = find(connection);
   return !is_over() && neighbor != nullptr && !neighbor->has_greeted;
@@ -283,7 +321,7 @@ void GroupImpl::on_connected(Connection& connection) {
   if (neighbor == nullptr || is_over()) return;
   neighbor->is_old = false;
   neighbor->back_until.reset();
-  send_to(*neighbor, hello());
+  send_hello(*neighbor);
 }
 
 void GroupImpl::on_unreachable(Connection& connection, const Status& why) {
@@ -305,8 +343,9 @@ FailedMessage GroupImpl::failed_message(Code code, int who, std::string_view tex
 }
 
 // The first setting in which the hello differs from this member's; empty: none.
-std::string GroupImpl::difference(const HelloMessage& theirs) const {
+std::string GroupImpl::difference(const HelloMessage& theirs, Bytes text) const {
   const HelloMessage mine = hello();
+  const auto is_on = [](std::uint32_t value) { return value != 0 ? "on" : "off"; };
   if (theirs.version != mine.version)
     return fmt::format("speaks version {}, this member {}", theirs.version, mine.version);
   if (theirs.num_members != mine.num_members)
@@ -318,18 +357,26 @@ std::string GroupImpl::difference(const HelloMessage& theirs) const {
     return fmt::format("has blocks of {} bytes, this member of {}", theirs.block_bytes,
                        mine.block_bytes);
   if (theirs.algorithm != mine.algorithm)
-    return fmt::format("uses another algorithm than this member's {}", settings_.algorithm);
+    return fmt::format("uses the algorithm {}, this member {}",
+                       shown(std::as_bytes(std::span(theirs.algorithm))), settings_.algorithm);
   if (theirs.address_digest != mine.address_digest)
-    return fmt::format("has another multicast address than this member's '{}'",
+    return fmt::format("has the multicast address '{}', this member '{}'", shown(text),
                        settings_.multicast_address);
   if (theirs.racks_digest != mine.racks_digest) return "has other racks";
-  if (theirs.small_bytes != mine.small_bytes || theirs.delivery_all != mine.delivery_all)
-    return "has another small_bytes or delivery_all";
+  if (theirs.small_bytes != mine.small_bytes)
+    return fmt::format("has small_bytes of {}, this member of {}", theirs.small_bytes,
+                       mine.small_bytes);
+  if (theirs.delivery_all != mine.delivery_all)
+    return fmt::format("has delivery_all {}, this member {}", is_on(theirs.delivery_all),
+                       is_on(mine.delivery_all));
   return {};
 }
 
-void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs) {
-  if (const std::string what = difference(theirs); !what.empty())
+void GroupImpl::on_hello(Neighbor& neighbor, const HelloMessage& theirs, Bytes text) {
+  std::string what = difference(theirs, text);
+  if (what.empty() && theirs.rank != neighbor.rank)
+    what = fmt::format("calls itself member {} of the same list", theirs.rank);
+  if (!what.empty())
     return fail(Code::bad_argument, neighbor.rank,
                 fmt::format("{} does not agree with {}: it {}", name(neighbor.rank),
                             name(settings_.self), what));
@@ -342,7 +389,7 @@ bool GroupImpl::refuse_foreign_hello(Connection& connection, Bytes bytes) {
   HelloMessage theirs;
   if (is_over() || is_going_ || find(connection) != nullptr || !read_hello(bytes, theirs))
     return false;
-  std::string what = difference(theirs);
+  std::string what = difference(theirs, bytes.subspan(std::min(bytes.size(), sizeof theirs)));
   if (what.empty()) what = "calls itself another member";
   Neighbor foreign{.rank = -1, .connection = &connection};
   what = fmt::format("member {} ({}) does not agree with {}: it {}", theirs.rank,
@@ -395,10 +442,13 @@ void GroupImpl::fail(Code code, int who, std::string text) {
   if (is_over()) return;
   if (text.size() > kMaxTextBytes) text.resize(kMaxTextBytes);
   failed_ = Status(code, fmt::format("group {} has failed: {}", settings_.id, text));
-  const FailedMessage message = failed_message(code, who, text);
-  for (Neighbor& neighbor : neighbors_)
-    if (neighbor.connection != nullptr) send_to(neighbor, message, std::as_bytes(std::span(text)));
-  multicast_.note_failed(settings_.id, message, text);
+  multicast_.note_failed(settings_.id, failed_message(code, who, text), text);
+  // A member that has not come yet hears why, too, and not only that others did not join.
+  for (const Neighbor& neighbor : neighbors_)
+    if (neighbor.connection != nullptr &&
+        (neighbor.connection->peer ||
+         (!is_going_ && (neighbor.rank != who || code != Code::peer_lost))))
+      multicast_.tell_failure(*neighbor.connection, settings_.id, create_until_);
   queued_.clear();
   for (const auto& item : messages_)
     if (item->is_registered_here) deregister(item->data);
@@ -412,10 +462,12 @@ void GroupImpl::on_lost(Connection& connection, const Status& why) {
   Neighbor* neighbor = find(connection);
   if (neighbor == nullptr || is_over()) return;
   // The peers of a connection that earlier groups used may detect its end at different times: the
-  // hello was lost, and the member counts as not connected yet.
-  if (neighbor->is_old && !neighbor->has_greeted) {
+  // hello was lost, and the member counts as not connected yet. So does one that ends before it has
+  // greeted: it may have left as members differ, which others are about to say.
+  if (!neighbor->has_greeted) {
+    neighbor->back_until = std::min(
+        Clock::now() + (neighbor->is_old ? kReconnectDeadline : kReasonDeadline), create_until_);
     neighbor->is_old = false;
-    neighbor->back_until = Clock::now() + kReconnectDeadline;
     neighbor->why_lost = why.text();
     const auto& members = settings_.members;
     multicast_.use(members[static_cast<std::size_t>(settings_.self)],

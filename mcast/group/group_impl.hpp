@@ -171,12 +171,14 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
   // group.cpp: joining, failing, closing.
   HelloMessage hello() const;
   FailedMessage failed_message(Code code, int who, std::string_view text) const;
-  std::string difference(const HelloMessage& theirs) const;
-  void on_hello(Neighbor& neighbor, const HelloMessage& theirs);
+  void send_hello(Neighbor& neighbor);
+  std::string difference(const HelloMessage& theirs, Bytes text) const;
+  void on_hello(Neighbor& neighbor, const HelloMessage& theirs, Bytes text);
   void note_joined();
   void end_waiting(Clock::time_point now);
   void go(const GoMessage& message);
   void fail(Code code, int who, std::string text);
+  bool on_failed(Bytes bytes);
   void note_have();
   void note_all();
   std::string unreachable() const;
@@ -240,6 +242,7 @@ class GroupImpl : public std::enable_shared_from_this<GroupImpl>, private Packet
   std::string name_of_child(std::size_t child) const override;
 
   MulticastImpl& multicast_;
+  int given_self_ = 0;  // in the program's settings
   const GroupSettings settings_;
   const GroupEvents events_;
   const std::uint64_t handle_;

@@ -32,6 +32,7 @@ constexpr std::chrono::milliseconds kSleep{20}, kSleepToTry{1};
 constexpr auto kConnectAgain = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxMessageBytes = 64 << 10;
 constexpr std::size_t kMaxEarly = 100'000;
+constexpr std::size_t kMostHelloText = 80;    // that is kept of an early one
 constexpr std::size_t kMaxFailures = 10'000;  // remembered by group
 
 std::size_t count_cores() {
@@ -101,8 +102,11 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
   early_of_.erase(found);
   for (const Early& item : early) {
     const auto connection = by_generation_.find(item.generation);
-    if (connection != by_generation_.end())
-      group->on_message(*connection->second, std::as_bytes(std::span(&item.hello, 1)));
+    if (connection == by_generation_.end()) continue;
+    if (group->wants_hello(*connection->second))
+      group->on_message(*connection->second, item.hello);
+    else
+      group->refuse_foreign_hello(*connection->second, item.hello);
   }
 }
 
@@ -110,12 +114,12 @@ void MulticastImpl::add(std::shared_ptr<GroupImpl> group) {
 void MulticastImpl::keep_early(const Early& early) {
   if (early_.size() >= kMaxEarly) {
     // The oldest of all hellos is also the oldest of its group.
-    const auto of_group = early_of_.find(early_.front().hello.group);
+    const auto of_group = early_of_.find(early_.front().group);
     of_group->second.pop_front();
     if (of_group->second.empty()) early_of_.erase(of_group);
     early_.pop_front();
   }
-  early_of_[early.hello.group].push_back(early_.insert(early_.end(), early));
+  early_of_[early.group].push_back(early_.insert(early_.end(), early));
 }
 
 void MulticastImpl::drop_early_of_group(std::uint64_t group) {
@@ -172,10 +176,24 @@ Connection& MulticastImpl::use(const std::string& own, const std::string& theirs
   return *connection;
 }
 
+void MulticastImpl::tell_failure(Connection& connection, std::uint64_t group,
+                                 Clock::time_point until) {
+  if (connection.peer)
+    send(connection, *failure_of(group));
+  else
+    connection.untold[group] = until;
+}
+
+bool MulticastImpl::has_untold(Clock::time_point now) const {
+  return std::ranges::any_of(connections_,
+                             [&](const auto& item) { return item.second->has_untold(now); });
+}
+
 bool MulticastImpl::connect_some(Clock::time_point now) {
   bool any = false;
   for (Connection* connection : to_connect_) {
-    if (connection->is_connecting || now < connection->try_again || connection->groups.empty())
+    if (connection->is_connecting || now < connection->try_again ||
+        (connection->groups.empty() && !connection->has_untold(now)))
       continue;
     connection->is_connecting = true;
     any = true;
@@ -200,6 +218,8 @@ void MulticastImpl::bind(Connection& connection, const Peer& peer, bool opened_h
                     .text_bytes = static_cast<std::uint32_t>(connection.own.size())};
     send(connection, std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(connection.own)));
   }
+  for (const auto& [group, until] : std::exchange(connection.untold, {}))
+    if (const auto* failure = failure_of(group); failure != nullptr) send(connection, *failure);
   for (GroupImpl* group : std::vector(connection.groups.begin(), connection.groups.end()))
     group->on_connected(connection);
 }
@@ -294,13 +314,20 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     if (head.text_bytes != body.size() || body.size() > kMaxTextBytes * 8 ||
         (found != by_generation_.end() && found->second->peer == peer))
       return;
-    // A peer connects only without a connection, so the previous one has ended at its side.
+    const std::string address(reinterpret_cast<const char*>(body.data()), body.size());
+    // A peer connects only without a connection, so the previous one has ended at its side, unless
+    // its list has it by another address.
     if (found != by_generation_.end()) {
-      const Peer before = found->second->peer;
+      Connection& connection = *found->second;
+      const Peer before = connection.peer;
+      if (connection.address != address)
+        for (GroupImpl* group : std::vector(connection.groups.begin(), connection.groups.end()))
+          group->on_unreachable(
+              connection,
+              {Code::bad_argument, fmt::format("its own list has '{}' in its place", address)});
       on_lost(before, {Code::peer_lost, "the connection has ended at its side"});
       call([this, before] { node_->close(before); });
     }
-    const std::string address(reinterpret_cast<const char*>(body.data()), body.size());
     auto& connection = connections_[address];
     if (connection == nullptr) {
       connection = std::make_unique<Connection>();
@@ -330,8 +357,11 @@ void MulticastImpl::on_message(const Peer& peer, Bytes bytes) {
     if (is_here && group->second->wants_hello(connection))
       return std::shared_ptr(group->second)->on_message(connection, bytes);
     if (is_here && group->second->refuse_foreign_hello(connection, bytes)) return;
-    Early early{peer.generation(), {}};
-    if (read_hello(bytes, early.hello)) keep_early(early);
+    HelloMessage hello;
+    if (!read_hello(bytes, hello)) return;
+    // With the text behind it, of which errors show a part.
+    bytes = bytes.first(std::min(bytes.size(), sizeof hello + kMostHelloText));
+    keep_early({peer.generation(), head.group, {bytes.begin(), bytes.end()}});
     return;
   }
   if (is_here && head.to == group->second->handle())
@@ -448,11 +478,13 @@ void MulticastImpl::run() {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(1);
   for (bool is_sent = false; !is_sent && Clock::now() < limit;) {
     if (!node_->progress()) ::sched_yield();
+    const Clock::time_point now = Clock::now();
     std::lock_guard guard(lock_);
     take_events();
+    connect_some(now);
     for (Connection* connection : std::vector(to_flush_.begin(), to_flush_.end()))
       flush(*connection);
-    is_sent = to_flush_.empty();
+    is_sent = to_flush_.empty() && !has_untold(now);
   }
 }
 

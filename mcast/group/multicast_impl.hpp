@@ -6,6 +6,7 @@
 // callbacks without it.
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -41,6 +42,12 @@ struct Connection {
   Clock::time_point try_again{};
   Status last_failure{};
   std::set<GroupImpl*> groups;
+  // Groups that have failed while they formed, before the member could be told, and until when it
+  // may come.
+  std::map<std::uint64_t, Clock::time_point> untold;
+  bool has_untold(Clock::time_point now) const {
+    return std::ranges::any_of(untold, [&](const auto& item) { return now < item.second; });
+  }
 
   struct Unsent {
     std::vector<std::byte> bytes;
@@ -77,6 +84,8 @@ class MulticastImpl {
   const std::vector<std::byte>* failure_of(std::uint64_t group) const;
   // Returns the connection to this address, and starts connecting if this side does that.
   Connection& use(const std::string& own, const std::string& theirs, GroupImpl& group);
+  // Tells the member why the group has failed: now, or once it is connected.
+  void tell_failure(Connection& connection, std::uint64_t group, Clock::time_point until);
   void send(Connection& connection, Bytes head, Bytes body = {});
   // The thread calls the group's advance() until that has nothing to do.
   void make_active(GroupImpl& group);
@@ -96,8 +105,8 @@ class MulticastImpl {
     std::string address = {};
   };
   struct Early {  // a hello for a group that this process has not made yet
-    std::uint64_t generation;
-    HelloMessage hello;
+    std::uint64_t generation, group;
+    std::vector<std::byte> hello;
   };
 
   void post(Event event);
@@ -110,6 +119,7 @@ class MulticastImpl {
   void on_lost(const Peer& peer, const Status& why);
   void bind(Connection& connection, const Peer& peer, bool opened_here);
   bool connect_some(Clock::time_point now);
+  bool has_untold(Clock::time_point now) const;
   bool flush(Connection& connection);
   bool make_calls();
   void sleep();

@@ -52,7 +52,7 @@ struct Head {
 };
 static_assert(sizeof(Head) == 24);
 
-struct HelloMessage : Head {
+struct HelloMessage : Head {  // text: the multicast address
   std::uint32_t version, num_members;
   std::uint64_t block_bytes, small_bytes;
   std::array<char, 16> algorithm;

@@ -202,7 +202,7 @@ TEST_CASE("members that do not agree are told who differs in what") {
   };
   const Case cases[] = {
       {"blocks of", [](GroupSettings& s) { s.block_bytes = 8192; }},
-      {"another algorithm", [](GroupSettings& s) { s.algorithm = "tree"; }},
+      {"the algorithm", [](GroupSettings& s) { s.algorithm = "tree"; }},
       {"members in its list", [](GroupSettings& s) { s.members.pop_back(); }},
       {"another list of members",
        [](GroupSettings& s) {

@@ -69,8 +69,9 @@ class Multicast {
   // Its Node listens where those of other hosts reach it. Without a name and a secret in the
   // settings it chooses them. The job may end before. Throws Error, also with peer_lost.
   explicit Multicast(transport::Job& job, const NodeSettings& settings = {});
-  // All groups must be gone. Sends the reports that others have not got yet, within a second: a
-  // process that ends without this may be taken for the member that failed.
+  // All groups must be gone. Sends the reports that others have not got yet, also those that are
+  // still to come to a group that has failed, within a second: a process that ends without this may
+  // be taken for the member that failed.
   ~Multicast();
   Multicast(const Multicast&) = delete;
   Multicast& operator=(const Multicast&) = delete;

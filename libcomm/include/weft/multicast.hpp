@@ -105,8 +105,9 @@ struct GroupSettings {
   // this one in a tree, at the root all, have the message.
   std::string algorithm = "pipeline";
   // Of native groups: the IP multicast address, with or without a port, as "239.1.2.3",
-  // "239.1.2.3:5000" or "[ff15::1]:5000". Empty: chosen by the id and the members among
-  // administratively scoped ones (RFC 2365).
+  // "239.1.2.3:5000" or "[ff15::1]:5000"; none of 224.0.0.0/24 and ff02::/16, which no router
+  // passes on. Empty: chosen by the id and the members among administratively scoped ones (RFC
+  // 2365).
   std::string multicast_address = {};
   std::vector<int> racks = {};  // of each member, any numbers; empty: all in one
   // on_complete waits until all members have the message.

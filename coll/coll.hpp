@@ -101,10 +101,7 @@ class Team {
     return made != nullptr || !wants_offload_ ? made : make_offload(calls);
   }
   // Broadcasts that the network copies; null: the settings want none.
-  NetworkBcasts* network_bcasts() {
-    return network_bcasts_ != nullptr || !wants_network_ ? network_bcasts_.get()
-                                                         : make_network_bcasts();
-  }
+  NetworkBcasts* network_bcasts() noexcept { return network_bcasts_.get(); }
   // Disables switches for this team, whatever the settings say.
   void keep_to_hosts() noexcept { wants_offload_ = false; }
   // Makes a team of some of the members, by world rank, for calls inside those of `parent`: in its
@@ -181,7 +178,6 @@ class Team {
 
   ShmTeam* make_shm();
   offload::Offload* make_offload(Calls calls);
-  NetworkBcasts* make_network_bcasts();
   bool check_for_lost() noexcept;
 
   tagged::Engine& engine_;
@@ -197,7 +193,6 @@ class Team {
   bool out_of_memory_ = false;
   bool shm_tried_ = false;
   bool wants_offload_ = false;
-  bool wants_network_ = false;
   std::array<std::unique_ptr<offload::Offload>, 2> offloads_;  // by Calls
   std::unique_ptr<NetworkBcasts> network_bcasts_;
   std::unique_ptr<Hosts> hosts_;

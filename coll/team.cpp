@@ -35,9 +35,10 @@ Team::Team(tagged::Engine& engine, std::span<const int> members, std::uint32_t c
   // Clients that agree on losses in the middle of calls could not stop one that is in a switch.
   wants_offload_ =
       interrupt == nullptr && !is_across && engine.job().settings().text(Setting::offload) != "off";
-  wants_network_ =
-      !is_across && std::ranges::find(choices_[Collective::bcast], Algorithm::native,
-                                      &Choice::algorithm) != choices_[Collective::bcast].end();
+  const auto& bcasts = choices_.before[static_cast<std::size_t>(Collective::bcast)];
+  if (interrupt == nullptr && !is_across &&
+      std::ranges::find(bcasts, Algorithm::native, &Choice::algorithm) != bcasts.end())
+    network_bcasts_ = std::make_unique<NetworkBcasts>(*this);
   make_requests();
 }
 
@@ -97,11 +98,6 @@ offload::Offload* Team::make_offload(Calls calls) {
   auto& offload = offloads_[static_cast<std::size_t>(calls)];
   offload = std::make_unique<offload::Offload>(*this);
   return offload.get();
-}
-
-NetworkBcasts* Team::make_network_bcasts() {
-  network_bcasts_ = std::make_unique<NetworkBcasts>(*this);
-  return network_bcasts_.get();
 }
 
 void Team::close_offload() {

@@ -27,14 +27,14 @@ constexpr std::size_t kMostTextBytes = 1024;
 constexpr std::size_t kMostMessageBytes = 256 << 10;
 // Bytes of repairs on their way from one member.
 constexpr std::size_t kMostUnderWayBytes = 256 << 10;
-// A member that finds nothing to do for so long sleeps between looks.
-constexpr std::uint64_t kSpinNs = 200'000;
-constexpr std::chrono::microseconds kLongestNap{1000};
+// While datagrams may come, which ring no doorbell: the channel has room for some milliseconds.
+constexpr std::uint64_t kLongestSleepUs = 250;
 constexpr int kSomePort = 9;  // finding a route sends no packet
 constexpr std::string_view kNoAddress = "none";
-// This process has been a root of which a member heard no datagram: its later streams do not try
-// again, as every try takes the time of the probes.
-std::atomic<bool> was_unheard{false};
+// A member heard no datagram of this process as a root: for some time its other streams do not try,
+// as every try takes the time of the probes.
+constexpr std::uint64_t kQuietNs = 60'000'000'000;
+std::atomic<std::uint64_t> quiet_until_ns{0};
 
 }  // namespace
 
@@ -55,7 +55,8 @@ enum class NetworkBcast::Kind : std::uint32_t {
 
 struct NetworkBcast::Note {
   Kind kind{};
-  std::uint32_t first = 0, count = 0, reserved = 0;
+  std::uint32_t first = 0, count = 0;
+  std::uint32_t stream = 0;  // set by send()
   std::uint64_t number = 0, more = 0;
 };
 
@@ -80,6 +81,7 @@ NetworkBcast::NetworkBcast(Team& team, std::vector<int> members, std::int32_t ta
         return children;
       }()),
       stream_(*this, number_ == 0, children_.size()) {
+  while (is_root() && stream_id_ == 0) ::randombytes_buf(&stream_id_, sizeof stream_id_);
   if (!is_root()) parent_ = members_[static_cast<std::size_t>(number_ & (number_ - 1))];
 }
 
@@ -93,54 +95,65 @@ NetworkBcast::~NetworkBcast() {
 
 Status NetworkBcast::bcast(void* data, std::size_t bytes, bool& is_done) {
   is_done = false;
-  deadline_ = std::make_unique<LossDeadline>(team_);
+  deadline_.emplace(team_);
   const Status status = or_no_memory([&] { return run(data, bytes, is_done); });
-  if (!status) team_.give_up();
+  if (!status && !is_done) team_.give_up();
   return status;
 }
 
 Status NetworkBcast::run(void* data, std::size_t bytes, bool& is_done) {
-  if (!is_formed_)
-    if (Status status = form(); !status) return status;
+  if (!is_formed_) WEFT_COLL_TRY(form());
   const std::uint64_t sequence = num_begun_++;
-  std::uint32_t packet_bytes = 0;
-  if (is_root()) {
-    Status status = go_on([&] { return stream_.state() != Code::again; });
-    if (!status) return status;
-    if (stream_.takes(bytes)) packet_bytes = stream_.packet_bytes();
-    announce(bytes, packet_bytes);
-  } else {
-    Status status = go_on([&] { return num_announced_ > sequence; });
-    if (!status) return status;
-    packet_bytes = announced_packet_;
-    announce(announced_bytes_, packet_bytes);
-    if (announced_bytes_ != bytes)
-      return {Code::truncated,
-              fmt::format("a broadcast of {} bytes here has {} bytes at rank {}, its root", bytes,
-                          announced_bytes_, members_.front())};
-    if (packet_bytes != 0 && !stream_.may_receive(bytes, packet_bytes))
-      return {Code::corrupt,
-              fmt::format("rank {} announces packets of {} bytes", members_.front(), packet_bytes)};
-  }
+  if (!is_root()) return receive(sequence, static_cast<std::byte*>(data), bytes, is_done);
+  WEFT_COLL_TRY(go_on([&] { return stream_.state() != Code::again; }));
+  const std::uint32_t packet_bytes = stream_.takes(bytes) ? stream_.packet_bytes() : 0;
+  announce(bytes, packet_bytes);
   if (packet_bytes == 0) {
-    if (is_root()) {
-      why_not_ = stream_.state();
-      was_unheard = was_unheard || num_begun_ == 1;
-    }
+    why_not_ = stream_.state();
+    if (num_begun_ == 1 && !team_.is_broken()) quiet_until_ns = now_ns() + kQuietNs;
     return go_on([&] { return sending_.empty(); });
   }
-  const PacketStream::Message& message =
-      stream_.add(sequence, bytes, packet_bytes, static_cast<std::byte*>(data));
-  Status status = go_on([&] {
+  WEFT_COLL_TRY(copy(sequence, static_cast<std::byte*>(data), bytes, packet_bytes));
+  is_done = true;
+  return {};
+}
+
+Status NetworkBcast::receive(std::uint64_t sequence, std::byte* data, std::size_t bytes,
+                             bool& is_done) {
+  WEFT_COLL_TRY(go_on([&] { return num_announced_ > sequence; }));
+  const std::uint32_t packet_bytes = announced_packet_;
+  const std::uint64_t length = announced_bytes_;
+  announce(length, packet_bytes);
+  if (packet_bytes == 0) return go_on([&] { return sending_.empty(); });
+  if (!stream_.may_receive(length, packet_bytes))
+    return {Code::corrupt, fmt::format("rank {} announces {} bytes in packets of {}",
+                                       members_.front(), length, packet_bytes)};
+  if (length == bytes) {
+    WEFT_COLL_TRY(copy(sequence, data, bytes, packet_bytes));
+    is_done = true;
+    return {};
+  }
+  // The others' data do not depend on this member's mistake.
+  std::vector<std::byte> other(length);
+  WEFT_COLL_TRY(copy(sequence, other.data(), length, packet_bytes));
+  is_done = true;
+  std::memcpy(data, other.data(), std::min<std::size_t>(bytes, length));
+  return {Code::truncated, fmt::format("a broadcast of {} bytes here has {} bytes at rank {}, its "
+                                       "root",
+                                       bytes, length, members_.front())};
+}
+
+Status NetworkBcast::copy(std::uint64_t sequence, std::byte* data, std::size_t bytes,
+                          std::uint32_t packet_bytes) {
+  const PacketStream::Message& message = stream_.add(sequence, bytes, packet_bytes, data);
+  WEFT_COLL_TRY(go_on([&] {
     return message.is_whole() && (is_root() || stream_.is_marked()) &&
            std::ranges::all_of(children_,
                                [&](const Child& child) { return child.num_have > sequence; });
-  });
-  if (!status) return status;
+  }));
   if (!is_root()) send(parent_, {.kind = Kind::have, .number = sequence + 1});
-  status = go_on([&] { return sending_.empty(); });
+  const Status status = go_on([&] { return sending_.empty(); });
   stream_.drop_first();
-  is_done = status.ok();
   return status;
 }
 
@@ -152,7 +165,7 @@ Status NetworkBcast::form() {
     may_use_verbs = may_use_verbs || lanes->fabric_name() == "verbs";
     if (is_root() && root_address_.empty()) root_address_ = lanes->interface_address();
   }
-  if (is_root() && (root_address_.empty() || was_unheard)) root_address_ = kNoAddress;
+  if (is_root() && (root_address_.empty() || now_ns() < quiet_until_ns)) root_address_ = kNoAddress;
   if (Status status = go_on([&] { return !root_address_.empty(); }); !status) return status;
   send_to_children({.kind = Kind::form}, std::as_bytes(std::span(root_address_)));
   if (Status status = open(may_use_verbs); !status) stream_.refuse(status);
@@ -184,8 +197,8 @@ Status NetworkBcast::form() {
 Status NetworkBcast::open(bool may_use_verbs) {
   if (root_address_ == kNoAddress)
     return {Code::unsupported,
-            fmt::format("the fabric of rank {} has no network address, or its datagrams have not "
-                        "been heard before",
+            fmt::format("the fabric of rank {} has no network address, or its datagrams were "
+                        "not heard less than a minute ago",
                         members_.front())};
   peer::SocketAddress root;
   mcast::ChannelAddress address;
@@ -216,16 +229,21 @@ void NetworkBcast::announce(std::uint64_t bytes, std::uint32_t packet_bytes) {
 
 template <class Done>
 Status NetworkBcast::go_on(Done&& done) {
-  while (!done()) {
+  for (;;) {
     if (!failed_) return failed_;
-    if (step()) {
-      idle_since_ns_ = 0;
-      continue;
-    }
-    if (deadline_->has_passed()) return Code::peer_lost;
-    rest();
+    if (done()) return {};
+    bool has_moved = false, has_passed = false;
+    Code code = Code::ok;
+    const auto is_over = [&] {
+      code = or_no_memory([&] { has_moved = step(); });
+      has_passed = !has_moved && deadline_->has_passed();
+      return has_moved || has_passed || code != Code::ok;
+    };
+    team_.engine().wait_until(is_over, team_.context(), nullptr,
+                              stream_.needs_time() ? kLongestSleepUs : tagged::kAnySleep);
+    if (code != Code::ok) return code;
+    if (has_passed && !done()) return Code::peer_lost;
   }
-  return failed_;
 }
 
 bool NetworkBcast::step() {
@@ -239,17 +257,6 @@ bool NetworkBcast::step() {
     any = true;
   }
   return any;
-}
-
-void NetworkBcast::rest() {
-  team_.engine().idle();
-  const std::uint64_t now = now_ns();
-  if (idle_since_ns_ == 0) idle_since_ns_ = now;
-  if (now - idle_since_ns_ < kSpinNs) return;
-  std::chrono::microseconds most = kLongestNap;
-  auto wait = stream_.waits_for(PacketStream::Clock::now(), most);
-  const timespec nap{0, static_cast<long>(most.count()) * 1000};
-  (void)::ppoll(wait ? &*wait : nullptr, wait ? 1 : 0, &nap, nullptr);
 }
 
 // Messages.
@@ -283,6 +290,8 @@ void NetworkBcast::take(int from, Bytes bytes) {
     return fail(from, fmt::format("sends a message of {} bytes", bytes.size()));
   std::memcpy(&note, bytes.data(), sizeof note);
   const Bytes body = bytes.subspan(sizeof note);
+  // Of a communicator that had this context before.
+  if (note.stream != stream_id_ && note.kind != Kind::form) return;
   if (from == parent_) return take_from_parent(note, body);
   const auto child = std::ranges::find(children_, from, &Child::world);
   if (child == children_.end()) return fail(from, "is no neighbor");
@@ -327,6 +336,7 @@ void NetworkBcast::take_from_parent(const Note& note, Bytes body) {
   };
   switch (note.kind) {
     case Kind::form:
+      stream_id_ = note.stream;
       root_address_.assign(reinterpret_cast<const char*>(body.data()), body.size());
       return;
     case Kind::start:
@@ -358,7 +368,8 @@ void NetworkBcast::fail(int rank, std::string_view what) {
   if (failed_.ok()) failed_ = {Code::corrupt, fmt::format("rank {} {} in a broadcast", rank, what)};
 }
 
-void NetworkBcast::send(int world, const Note& note, Bytes body) {
+void NetworkBcast::send(int world, Note note, Bytes body) {
+  note.stream = stream_id_;
   auto transfer = std::make_unique<Transfer>();
   transfer->bytes.resize(sizeof note + body.size());
   std::memcpy(transfer->bytes.data(), &note, sizeof note);
@@ -366,10 +377,9 @@ void NetworkBcast::send(int world, const Note& note, Bytes body) {
   tagged::Engine& engine = team_.engine();
   if (engine.try_send(world, team_.context(), tag_, transfer->bytes.data(), transfer->bytes.size()))
     return;
-  engine.isend(transfer->request, world, team_.context(), tag_, transfer->bytes.data(),
-               transfer->bytes.size());
-  bytes_under_way_ += transfer->bytes.size();
-  sending_.push_back(std::move(transfer));
+  Transfer& sent = *sending_.emplace_back(std::move(transfer));
+  bytes_under_way_ += sent.bytes.size();
+  engine.isend(sent.request, world, team_.context(), tag_, sent.bytes.data(), sent.bytes.size());
 }
 
 void NetworkBcast::send_to_children(const Note& note, Bytes body) {

@@ -10,6 +10,7 @@
 // Threads: those of the team.
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,8 +32,8 @@ class NetworkBcast final : private mcast::PacketStream::Tree {
   ~NetworkBcast();
 
   // Blocking; all members call it. is_done: the data are here; else the network does not copy, and
-  // the others know it as well. Errors: peer_lost, no_memory, corrupt; truncated: the root's
-  // message has another length.
+  // the others know it as well. Errors: peer_lost, no_memory, corrupt; truncated, with is_done: the
+  // root's message has another length.
   Status bcast(void* data, std::size_t bytes, bool& is_done);
   // After is_done was false.
   const Status& why_not() const noexcept { return why_not_; }
@@ -50,6 +51,9 @@ class NetworkBcast final : private mcast::PacketStream::Tree {
 
   bool is_root() const noexcept { return number_ == 0; }
   Status run(void* data, std::size_t bytes, bool& is_done);
+  Status receive(std::uint64_t sequence, std::byte* data, std::size_t bytes, bool& is_done);
+  Status copy(std::uint64_t sequence, std::byte* data, std::size_t bytes,
+              std::uint32_t packet_bytes);
   Status form();
   Status open(bool may_use_verbs);
   void announce(std::uint64_t bytes, std::uint32_t packet_bytes);
@@ -57,13 +61,12 @@ class NetworkBcast final : private mcast::PacketStream::Tree {
   template <class Done>
   Status go_on(Done&& done);
   bool step();
-  void rest();
   bool read_messages();
   void take(int from, std::span<const std::byte> bytes);
   void take_from_child(std::size_t child, const Note& note, std::span<const std::byte> body);
   void take_from_parent(const Note& note, std::span<const std::byte> body);
   void fail(int rank, std::string_view what);
-  void send(int world, const Note& note, std::span<const std::byte> body = {});
+  void send(int world, Note note, std::span<const std::byte> body = {});
   void send_to_children(const Note& note, std::span<const std::byte> body = {});
 
   void send_heard() override;
@@ -98,8 +101,8 @@ class NetworkBcast final : private mcast::PacketStream::Tree {
   std::deque<std::unique_ptr<Transfer>> sending_;
   std::size_t bytes_under_way_ = 0;
   std::unique_ptr<Transfer> incoming_;
-  std::uint64_t idle_since_ns_ = 0;
-  std::unique_ptr<LossDeadline> deadline_;  // of the call under way
+  std::uint32_t stream_id_ = 0;           // of all its messages; random
+  std::optional<LossDeadline> deadline_;  // of the call under way
 };
 
 // The streams of a team, by root.

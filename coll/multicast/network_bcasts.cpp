@@ -13,6 +13,7 @@ namespace weft::coll {
 
 namespace {
 
+static_assert(kLeastNativeBytes >= mcast::kLeastCopiedBytes);
 // More packets than a message may have, where they are as short as a network allows.
 constexpr std::uint64_t kMostCopiedBytes = std::uint64_t{mcast::kMostPackets} * 1024;
 
@@ -38,8 +39,8 @@ NetworkBcasts::OfRoot* NetworkBcasts::find(int root) noexcept {
 
 bool NetworkBcasts::takes(std::size_t bytes, int root) noexcept {
   const int num_hosts = team_.hosts() != nullptr ? team_.hosts()->size() : team_.size();
-  if (team_.is_local() || num_hosts < mcast::kLeastCopiedMembers ||
-      bytes < mcast::kLeastCopiedBytes || bytes > kMostCopiedBytes)
+  if (team_.is_local() || num_hosts < mcast::kLeastCopiedMembers || bytes < kLeastNativeBytes ||
+      bytes > kMostCopiedBytes)
     return false;
   const OfRoot* known = find(root);
   return known != nullptr ? !known->is_off : roots_.size() < kMostRoots;
@@ -62,14 +63,17 @@ Status NetworkBcasts::bcast(void* data, std::size_t bytes, int root, bool& is_do
     team_.give_up();
     return made;
   }
-  if (leads) WEFT_COLL_TRY(of_root->across->bcast(data, bytes, is_done));
+  // Members inside get the data of a leader whose length was wrong.
+  Status status;
+  if (leads) status = of_root->across->bcast(data, bytes, is_done);
+  if (!status && !is_done) return status;
   if (hosts != nullptr && hosts->inside().size() > 1) {
     std::uint8_t told = is_done ? 1 : 0;
     WEFT_COLL_TRY(coll::bcast(hosts->inside(), &told, sizeof told, hosts->leader()));
     is_done = told != 0;
     if (is_done) WEFT_COLL_TRY(coll::bcast(hosts->inside(), data, bytes, hosts->leader()));
   }
-  if (is_done) return {};
+  if (is_done) return status;
   of_root->is_off = true;
   static std::atomic<bool> was_said{false};
   if (team_.rank() == root && !was_said.exchange(true))

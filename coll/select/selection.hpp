@@ -47,6 +47,9 @@ enum class Algorithm : std::uint8_t {
   native,     // the network copies it (coll/multicast); only where the settings say so
   by_switch,  // not chosen here: a switch computes it (coll/offload)
 };
+// The shortest broadcast by native: a shorter one gains less than the members' agreement about
+// buffers takes.
+inline constexpr std::size_t kLeastNativeBytes = 1 << 20;
 inline constexpr Algorithm kLastAlgorithm = Algorithm::native;  // of those that are chosen
 
 std::string_view name(Collective collective) noexcept;

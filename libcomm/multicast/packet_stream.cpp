@@ -186,7 +186,13 @@ void PacketStream::set_buffer(std::uint64_t sequence, std::byte* data) {
   note_able();
 }
 
-void PacketStream::drop_first() { messages_.pop_front(); }
+void PacketStream::drop_first() {
+  messages_.pop_front();
+  if (!messages_.empty()) return;
+  // All is there, whether or not its reports are; the time until the next message tells nothing.
+  num_there_ = num_sent_;
+  timed_ = 0;
+}
 
 bool PacketStream::has(std::uint64_t from, std::uint64_t to) const noexcept {
   return std::ranges::any_of(

@@ -324,16 +324,17 @@ void Engine::progress(std::uint32_t context) {
   idle();
 }
 
-void Engine::wait_slow(const WaitCondition& condition, std::uint32_t context, const void* what) {
+void Engine::wait_slow(const WaitCondition& condition, const Awaited& awaited) {
+  const std::uint32_t context = awaited.context;
   const bool everywhere = context == kAnyContext;
   const bool is_counted = is_threaded();
   if (is_counted) shared_->num_callers.fetch_add(1, std::memory_order_relaxed);
-  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, true, {context, what});
+  (everywhere ? *impl_ : of(context)).wait(condition, everywhere, true, awaited);
   if (is_counted) shared_->num_callers.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Engine::wait_asleep(const WaitCondition& condition) {
-  impl_->wait(condition, true, false, {kAnyContext, nullptr});
+  impl_->wait(condition, true, false, {kAnyContext, nullptr, kAnySleep});
 }
 
 bool Engine::has_callers() const noexcept {

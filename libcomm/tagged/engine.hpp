@@ -66,7 +66,9 @@ struct Notice {
 struct Awaited {
   std::uint32_t context;
   const void* what;
+  std::uint64_t sleep_us;  // the longest time without a look at it
 };
+inline constexpr std::uint64_t kAnySleep = ~std::uint64_t{0};
 
 // Runs in a wait that has lasted some 100 ms, and about every 200 ms while it lasts, by its thread
 // and with no lock held; it must not wait. `slot`: of this wait, cleared at its end.
@@ -252,11 +254,13 @@ class Engine {
   // Blocks until `done()` is true, making progress, polling first, then yielding, then asleep until
   // the doorbell rings. `done` reads memory that this process's progress or a peer writes; a peer
   // that writes it must call ring(this rank) afterwards. context: the only one whose requests it
-  // waits for. what: for the observer of waits, valid as long as the wait.
+  // waits for. what: for the observer of waits, valid as long as the wait. sleep_us: the longest
+  // time between two calls of `done`, for one that depends on something else, too.
   template <class Done>
-  void wait_until(Done&& done, std::uint32_t context = kAnyContext, const void* what = nullptr) {
+  void wait_until(Done&& done, std::uint32_t context = kAnyContext, const void* what = nullptr,
+                  std::uint64_t sleep_us = kAnySleep) {
     if (done()) return;
-    wait_slow(WaitCondition(done), context, what);
+    wait_slow(WaitCondition(done), {context, what, sleep_us});
   }
 
   // For a progress thread of the client: a wait that sleeps from the start; true while other
@@ -327,7 +331,7 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Shared> shared);
   Impl& of(std::uint32_t context) const noexcept;
-  void wait_slow(const WaitCondition& condition, std::uint32_t context, const void* what);
+  void wait_slow(const WaitCondition& condition, const Awaited& awaited);
   void visit_unexpected(std::size_t most, void* object,
                         void (*f)(void*, const MessageInfo&, std::uint32_t));
   void push_remote() noexcept;

@@ -208,7 +208,8 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
     const bool done = condition();
     if (!done && !has_work(seen)) {
       if (has_remote.load(std::memory_order_acquire)) fabrics->watcher()->arm(sleeping);
-      sleep.sleep(sleeping, armed, longest_sleep_us(fence_works));
+      sleep.sleep(sleeping, armed,
+                  std::min<std::uint64_t>(longest_sleep_us(fence_works), awaited.sleep_us));
       poll();
     }
     // Other threads may have armed it: then it stays armed, at the cost of one needless wake.

@@ -1,7 +1,7 @@
-// multicast_program native|messages|either [VICTIM]: broadcasts of many lengths and roots, each byte
-// checked; fails unless those of rank 0 that are long enough went as the first argument says. With
-// VICTIM, the rank of that number ends itself in the middle of a long one, and all others must get
-// an error.
+// multicast_program native|messages|either [VICTIM]: broadcasts of many lengths and roots, each
+// byte checked; fails unless those of rank 0 that are long enough went as the first argument says.
+// With VICTIM, the rank of that number ends itself in the middle of a long one, and all others must
+// get an error.
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { kLong = 256 << 10 };
+enum { kLong = 1 << 20 };
 
 static int rank, size;
 
@@ -65,8 +65,43 @@ static int with_victim(int victim, unsigned char* data, int bytes) {
   return 1;
 }
 
+// A rank that waits in a broadcast goes on with what it has begun before.
+static void among_nonblocking(unsigned char* data) {
+  for (int i = 0; i < 3; ++i) {
+    MPI_Request barrier;
+    MPI_Ibarrier(MPI_COMM_WORLD, &barrier);
+    if (rank == size - 1) MPI_Wait(&barrier, MPI_STATUS_IGNORE);
+    broadcast(MPI_COMM_WORLD, data, 2 * kLong, i % 2);
+    if (rank != size - 1) MPI_Wait(&barrier, MPI_STATUS_IGNORE);
+  }
+}
+
+// A rank with too short a buffer hears of it; the others do not, and the communicator goes on. Of
+// several ranks of a host one alone would.
+static void with_differing_lengths(unsigned char* data) {
+  MPI_Comm comm, host;
+  int most;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &most);
+  MPI_Comm_free(&host);
+  MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (most > 1) return;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  for (int i = 0; i < 3; ++i) {
+    const int is_short = i == 1 && rank == size - 1;
+    data[kLong] = 77;
+    const int code = MPI_Bcast(data, is_short ? kLong : 2 * kLong, MPI_BYTE, 0, comm);
+    int kind = MPI_SUCCESS;
+    MPI_Error_class(code, &kind);
+    if (kind != (is_short ? MPI_ERR_TRUNCATE : MPI_SUCCESS)) fail("another error", kind);
+    if (is_short && data[kLong] != 77) fail("a byte after the end has changed", kLong);
+  }
+  MPI_Comm_free(&comm);
+}
+
 int main(int argc, char** argv) {
-  const long lengths[] = {kLong,   1,         kLong - 1, kLong + 1,         1000003,
+  const long lengths[] = {kLong,   1,         kLong - 1, kLong + 1,         3000003,
                           5000000, kLong * 3, 8,         (16 << 20) + 1234, 300000};
   enum { kNumLengths = sizeof lengths / sizeof *lengths };
   MPI_Init(&argc, &argv);
@@ -95,15 +130,17 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 3; ++i) {
     MPI_Comm other, half;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &other);
-    broadcast(other, data, 700000, size - 1);
+    broadcast(other, data, 1700000, size - 1);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
     for (int k = 0; k < 4; ++k) {
-      broadcast(half, data, 400000, 0);
-      broadcast(MPI_COMM_WORLD, data, 300000, 0);
+      broadcast(half, data, 1400000, 0);
+      broadcast(MPI_COMM_WORLD, data, 1300000, 0);
     }
     MPI_Comm_free(&half);
     MPI_Comm_free(&other);
   }
+  among_nonblocking(data);
+  if (strcmp(argv[1], "native") == 0) with_differing_lengths(data);
   if (rank == 0) printf("%ld of %ld by the network\n", native, expected);
   free(data);
   MPI_Finalize();

@@ -23,7 +23,7 @@ std::set<std::size_t> boundaries(Collective collective, const coll::Choices& cho
   std::set<std::size_t> found;
   for (const coll::Choice& choice : choices[collective]) {
     found.insert(choice.max_bytes);
-    if (choice.algorithm == Algorithm::native) found.insert(mcast::kLeastCopiedBytes - 1);
+    if (choice.algorithm == Algorithm::native) found.insert(coll::kLeastNativeBytes - 1);
   }
   for (const coll::Rule& rule : coll::rules())
     if (rule.collective == collective) found.insert(rule.max_bytes);
@@ -41,7 +41,7 @@ std::string lines_of(Collective collective, coll::Situation situation,
   std::pair<Algorithm, Algorithm> before;
   for (const std::size_t bytes : boundaries(collective, choices)) {
     situation.bytes = bytes;
-    situation.may_be_copied = may_be_copied && bytes >= mcast::kLeastCopiedBytes;
+    situation.may_be_copied = may_be_copied && bytes >= coll::kLeastNativeBytes;
     const std::pair now{chosen(true), chosen(false)};
     if (now != before) text += line;
     before = now;

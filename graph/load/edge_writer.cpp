@@ -20,13 +20,16 @@ std::uint64_t random_at(std::uint64_t seed, std::uint64_t at) {
 }  // namespace
 
 Status EdgeWriter::format_of(const std::string& path, FileFormat& format) {
-  if (path.size() > 3 && path.ends_with(".gz"))
-    return {Code::unsupported, path + ": gzip it afterwards"};
-  if (format != FileFormat::by_name) return Code::ok;
-  if (!advice_on(path, false).empty())
+  std::string name = path;
+  if (const Compression packed = compression_by_name(name); packed != Compression::none)
     return {Code::unsupported,
-            path + ": a format of this name is not written; --format says what it is to be"};
-  format = format_by_name(path, false);
+            path + ": no compressed file is written: compress it afterwards by " + name_of(packed)};
+  const bool by_name = format == FileFormat::automatic;
+  if (by_name) format = format_by_name(path);
+  if (format == FileFormat::metis || (by_name && !advice_on(path).empty()))
+    return {Code::unsupported,
+            path + ": this format is not written; --format says what it is to be"};
+  if (format == FileFormat::automatic) format = FileFormat::paper_binary;
   return Code::ok;
 }
 

@@ -14,12 +14,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "edge_store.hpp"
 #include "file_source.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
 #include "load_progress.hpp"
+#include "stream_share.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/process.hpp"
@@ -139,8 +139,8 @@ class Loader {
 
   void inspect() {
     FileFacts facts;
-    Status status =
-        job_.rank() == 0 ? source_.inspect(options_.format, facts, weighted()) : Status();
+    const ReadOptions how{.format = options_.format, .wants_weights = weighted()};
+    const Status status = job_.rank() == 0 ? source_.inspect(how, facts) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;
     throw_if(job_.all_gather(facts, all));
@@ -267,18 +267,18 @@ class Loader {
 
   void read() {
     Status status;
-    if (facts_.binary()) {
+    const bool streamed = facts_.streamed();
+    if (facts_.binary() && !streamed) {
       const std::uint64_t num_edges = facts_.bytes / facts_.record_bytes();
       throw_if(check_memory(job_, bytes_for(num_edges, 0) / static_cast<unsigned>(job_.size()),
                             path_.c_str()));
     }
     for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
-    const bool streamed = facts_.gzipped;
     LoadProgress progress(options_.progress, job_.rank() == 0, "reading",
                           facts_.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
     const auto advance = [&](std::uint64_t bytes) { progress.add(bytes); };
     if (streamed) {
-      status = source_.read_gzip(job_, stores_[0], advance);
+      status = read_shared(job_, source_, facts_.in_order(), stores_[0], advance);
     } else {
       const auto threads = static_cast<std::uint64_t>(graph_.num_threads());
       std::vector<std::uint64_t> counts;
@@ -329,10 +329,8 @@ class Loader {
     throw_if(job_.all_reduce(num_read, std::plus<>()));
     throw_if(job_.all_reduce(num_mirrored, std::plus<>()));
     throw_if(job_.all_reduce(largest, transport::Max()));
-    if (facts_.rules.matrix) {
-      largest = facts_.rules.num_rows;
-      throw_if(source_.check_entries(num_read - num_mirrored));
-    }
+    if (facts_.num_rows() > 0) largest = facts_.num_rows();
+    throw_if(source_.check_entries(num_read - num_mirrored));
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
     // The limit exceeds any memory, and no number of bytes computed below wraps.
     if (largest > kMostVertices)

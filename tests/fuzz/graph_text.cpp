@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/load/edge_text.hpp"
+#include "graph/formats/headers.hpp"
 
 using weft::Status;
 using namespace weft::graph;  // NOLINT(google-build-using-namespace)

@@ -9,8 +9,10 @@ the input, the exit status is 2, one process says so in one line, and nothing is
 import contextlib
 import gzip
 import json
+import lzma
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -365,8 +367,10 @@ class Cli(unittest.TestCase):
         self.write('long', 'x' * 100000)
         os.mkfifo(self.path('pipe'))
         os.mkdir(self.path('folder'))
-        with open(self.path('broken.el.gz'), 'wb') as file:
-            file.write(gzip.compress(b'0 1\n' * 10000)[:-20])
+        self.write('broken.el.gz', gzip.compress(b'0 1\n' * 10000)[:-20])
+        self.write('broken.el.xz', lzma.compress(b'0 1\n' * 10000)[:-20])
+        self.write('behind.el.gz', gzip.compress(b'0 1\n') + b'more')
+        self.write('cut.gemini.gz', gzip.compress(b'\0' * 65537))
         for ranks in (1, 3):
             self.bad('truncated', 'wcc', 'cut.bin', ranks=ranks)
             self.bad('junk.el:17:', 'wcc', 'junk.el', ranks=ranks)
@@ -385,6 +389,10 @@ class Cli(unittest.TestCase):
             self.bad('--source', 'bfs', 'g.el', ranks=ranks)
             self.bad('not.el.gz:1: expected two vertex ids', 'wcc', 'not.el.gz', ranks=ranks)
             self.bad('cannot inflate', 'wcc', 'broken.el.gz', ranks=ranks)
+            self.bad('cannot inflate', 'wcc', 'broken.el.xz', ranks=ranks)
+            self.bad('cannot inflate', 'wcc', 'behind.el.gz', ranks=ranks)
+            self.bad('truncated: it ends within the edge at byte 65536', 'wcc', 'cut.gemini.gz',
+                     ranks=ranks)
             self.bad('its header promises 2', 'wcc', 'short.mtx', ranks=ranks)
             self.bad('its header promises 2', 'wcc', 'half.mtx', ranks=ranks)
             self.bad('--grain', 'wcc', 'g.el', '--grain', 'x', ranks=ranks)
@@ -425,13 +433,18 @@ class Cli(unittest.TestCase):
                 ('capitals.mtx', mtx.upper() + '% c\n3 3 2\n1 2 5\n2 3 7\n'),
                 ('one.mtx', mtx[1:] + '3 3 2\n1 2 5\n2 3 7\n'),
                 ('mark.mtx', '\ufeff' + mtx + '\n3 3 2\n1 2 5\n2 3 7\n'),
+                ('sized.graph', '% c\n3 2 111 2\n9 8 8 2 5\n1 1 1 1 5 3 7\n1 1 1 2 7\n'),
+                ('weighted.graph', '3 2 1\n2 5\n1 5 3 7\n2 7\n'),
+                ('mac.wel', '0 1 5\r1 2 7'),
                 ('road.gr', 'c road\np sp 3 2\nc\na 1 2 5\na 2 3 7\n')):
             self.write(name, text)
-            self.write(name + '.gz', gzip.compress(text.encode()))
+            self.write(name + '.gz', gzip.compress(text.encode()[:9]) + gzip.compress(text.encode()[9:]))
+            self.write(name + '.xz', lzma.compress(text.encode()))
             with self.subTest(name=name):
                 self.sssp(name)
                 self.sssp(name, ranks=2)
                 self.sssp(name + '.gz', ranks=2)
+                self.sssp(name + '.xz', ranks=2)
                 self.good('convert', name, 'copy.bin')
                 self.sssp('copy.bin')
         # Weights in a third column are named, as they may be something else.
@@ -448,6 +461,58 @@ class Cli(unittest.TestCase):
         self.assertIn(' max_dist=2 ', self.good('sssp', 'complex.mtx', '--source', '0', '--weights',
                                                 'none'))
 
+    @unittest.skipUnless(shutil.which('zstd'), 'no zstd to compress with')
+    def test_files_compressed_by_zstd(self):
+        self.good('generate', 'rmat', 'g.el', '--scale', '12')
+        right = self.good('wcc', 'g.el').rsplit('steps', 1)[0]
+        subprocess.run(['zstd', '-q', self.path('g.el')], check=True, timeout=DEADLINE_S)
+        for ranks in (1, 3):
+            self.assertEqual(self.good('wcc', 'g.el.zst', ranks=ranks).rsplit('steps', 1)[0], right)
+        with open(self.path('g.el.zst'), 'rb') as file:
+            self.write('cut.el.zst', file.read()[:-50])
+        self.bad('cannot inflate it', 'wcc', 'cut.el.zst', ranks=2)
+
+    def test_what_a_file_is_is_told_by_its_content(self):
+        edges, metis = '0 1\n1 2\n2 0\n', '4 4\n2 3\n1 3\n1 2 4\n3\n'
+        mtx = '%%MatrixMarket matrix coordinate pattern general\n3 3 3\n1 2\n2 3\n3 1\n'
+        binary = struct.pack('<9I', 0, 1, 7, 1, 2, 7, 2, 0, 7)
+        for name, content, num_edges, note in (
+                ('mac.el', edges.replace('\n', '\r'), 3, ''),
+                ('long.el', '0 1\r' * 100000, 100000, ''),
+                ('mac.mtx', mtx.replace('\n', '\r'), 3, ''),
+                ('mac.graph', metis.replace('\n', '\r'), 8, ''),
+                ('mac.csv', 'source,target\r0,1\r1,2', 2, ''),
+                ('g.edges', edges, 3, ''), ('out.konect', '% asym\n1 2\n', 1, ''), ('g', edges, 3, ''),
+                ('text.gemini', edges, 3, 'text.gemini: read as el, as it is text with an edge a line'),
+                ('text.bin', mtx, 3, 'text.bin: read as mtx, as its first line is a MatrixMarket header'),
+                ('metis.txt', metis, 8, 'metis.txt: read as metis, as its first line has the sizes'),
+                ('metis', metis, 8, ''),
+                ('twelve.graph', metis + '\n' * (-len(metis) % 12), 8, ''),
+                ('crlf.graph', metis.replace('\n', '\r\n'), 8, ''),
+                ('last.graph', '3 1\n2\n1\n', 2, ''),
+                ('hub.metis', '5000 4999\n' + ' '.join(map(str, range(2, 5001))) + '\n' + '1\n' * 4999,
+                 9998, ''),
+                ('list.graph', '0 1\n1 2\n', 2, 'list.graph: read as el'),
+                ('g.dat', binary, 3, ''), ('eight', struct.pack('<8I', *range(8)), 4, ''),
+                ('floats', struct.pack('<2If2If2If', 0, 1, 7, 1, 2, 7, 2, 0, 7), 3, ''),
+                ('packed.bin', gzip.compress(binary * 1000), 3000, ''),
+                ('packed.gz', gzip.compress(edges.encode()), 3, ''),
+                ('packed.el', gzip.compress(edges.encode()), 3, ''),
+                ('road', 'c x\np sp 3 1\na 1 2 3\n', 1, '')):
+            self.write(name, content)
+            with self.subTest(name=name):
+                for ranks in (1, 3):
+                    done = self.run_it('info', name, '--json', ranks=ranks)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(json.loads(done.stdout)['edges'], num_edges)
+                    self.assertIn(note, done.stderr)
+                    self.assertEqual(not note, not done.stderr)
+                self.good('convert', name, 'copy.bin')
+                self.assertEqual(json.loads(self.good('info', 'copy.bin', '--json'))['edges'], num_edges)
+        self.good('convert', 'floats', 'weights.wel')
+        with open(self.path('weights.wel'), encoding='utf-8') as file:
+            self.assertEqual(file.read(), '0 1 7\n1 2 7\n2 0 7\n')
+
     def test_files_of_other_formats_are_not_misread(self):
         edges = '0 1\n1 2\n'
         metis = '4 4\n2 3\n1 3\n1 2 4\n3\n'
@@ -456,25 +521,28 @@ class Cli(unittest.TestCase):
         self.bad('sources:1: a carriage return', 'bfs', 'g.el', '--sources', 'sources')
         binary = struct.pack('<6I', 0, 1, 1, 1, 2, 1)
         for name, content, reason in (
-                ('mac.el', '0 1\r1 2\r', 'mac.el:1: a carriage return within the line'),
-                ('long.el', '0 1\r' * 100000, 'long.el:1: a carriage return within the line'),
+                ('feed.el', '0 1\r' * 100000 + '1 2\n', 'feed.el:100001: a line feed within the line'),
                 ('comment.el', edges + '# c\r2 3\n', 'comment.el:3: a carriage return'),
                 ('rest.el', '0 1 x\r1 2\n', 'rest.el:1: a carriage return'),
-                ('mac.mtx', '%%MatrixMarket matrix coordinate pattern general\r2 2 1\r1 2\r',
-                 'mac.mtx:1: a carriage return'),
-                ('g.graph', metis, "METIS's format is not read"),
-                ('g.graph.gz', gzip.compress(metis.encode()), "METIS's format is not read"),
+                ('mixed.mtx', '%%MatrixMarket matrix coordinate pattern general\n2 2 1\r1 2\r',
+                 'mixed.mtx:2: a carriage return'),
+                ('doubt', '3 3\n2 3\n1 3\n1 2\n', '--format metis or --format el'),
+                ('short.graph', '5 4\n2 3\n1 3\n1 2 4\n', 'short.graph:5: the file ends after the lines of 3'),
+                ('far.graph', '4 4\n2 3\n1 3\n1 2 5\n3\n', 'far.graph:4: expected a neighbour, 1 to 4'),
+                ('fewer.graph', '4 5\n2 3\n1 3\n1 2 4\n3\n', 'its header promises 10, two for each edge'),
+                ('half.graph', '3 2 1\n2 5\n1 5 3 7\n2\n', 'half.graph:4: the last neighbour has no weight'),
                 ('g.sg', b'\0' * 24, "GAPBS's serialized graphs are not read"),
-                ('metis.txt', metis, 'metis.txt:4: 3 numbers, where the first edge has 2'),
-                ('metis.bin', metis + '\n' * (-len(metis) % 12), 'metis.bin: is text'),
-                ('out.konect', '% asym\n1 2\n', 'out.konect: is text'),
-                ('text.gemini', '1 2\n2 3\n', 'text.gemini: is text'),
-                ('wide.bin', (edges + '0 2\n').encode('utf-16'), 'wide.bin: is text'),
+                ('ragged.txt', metis + '3\n', 'ragged.txt:4: 3 numbers, where the first edge has 2'),
+                ('wide.bin', (edges + '0 2\n').encode('utf-16'), 'UTF-16'),
                 ('wide.el', edges.encode('utf-16'), 'UTF-16'),
-                ('zipped.bin', gzip.compress(binary * 1000), 'zipped.bin: is gzipped'),
-                ('g.bin.gz', gzip.compress(binary), 'only text is read through gzip'),
-                ('g.bin.bz2', b'BZh9', 'only gzip is read'),
-                ('bz2.bin', b'BZh91AY&SY\0\0', 'bz2.bin: is compressed'),
+                ('g.bin.bz2', b'BZh9', 'is compressed by bzip2'),
+                ('bz2.bin', b'BZh91AY&SY\0\0', 'bz2.bin: is compressed by bzip2'),
+                ('table.bin', b'PAR1\0\0\0\0', 'is Parquet, which is not read'),
+                ('table', b'ARROW1\0\0', "is Arrow's file format, which is not read"),
+                ('edges', binary, '--format paper (or gemini-weighted) or --format gemini'),
+                ('numbers', struct.pack('<6I', *[1 << 30] * 6), 'vertices up to 1073741824 for 2 edges'),
+                ('numbers.bin', struct.pack('<6I', *[1 << 30] * 6), 'vertices up to 1073741824 for 2 edges'),
+                ('seven', b'\0' * 7, '7 bytes are no whole number of edges of 12 or 8 bytes'),
                 ('g.tar', b'\0' * 24, 'unpack it'),
                 ('index.csv', ',source,target\n0,1,2\n', 'index.csv:1: the first two columns'),
                 ('ids.csv', 'id,source,target\n0,1,2\n', 'ids.csv:1: the first two columns'),
@@ -514,9 +582,13 @@ class Cli(unittest.TestCase):
         self.write('magic.bin', struct.pack('<3I', 0x00088b1f, 1, 1))
         self.assertIn('"edges": 1', self.good('info', 'magic.bin', '--json'))
         # Text is taken for what --format says.
-        self.write('g.edges', edges)
-        self.bad('g.edges: is text', 'wcc', 'g.edges')
-        self.assertIn('components=1 ', self.good('wcc', 'g.edges', '--format', 'el'))
+        self.write('doubt', '3 3\n2 3\n1 3\n1 2\n')
+        self.assertIn('components=2 ', self.good('wcc', 'doubt', '--format', 'el'))
+        self.assertIn('"edges": 6', self.good('info', 'doubt', '--format', 'metis', '--json'))
+        self.bad('doubt: is text, where its format has edges in binary', 'wcc', 'doubt', '--format',
+                 'paper')
+        self.write('g.gemini', b'\0' * 12)
+        self.bad('truncated', 'wcc', 'g.gemini', '--format', 'gemini')
         self.bad('not written', 'convert', 'g.el', 'new.graph')
 
     def test_an_option_without_effect_is_an_error(self):

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "graph/engine/checkpoint.hpp"
-#include "graph/load/edge_text.hpp"
+#include "graph/formats/detect.hpp"
+#include "graph/formats/headers.hpp"
+#include "graph/formats/metis.hpp"
 #include "graph/load/file_source.hpp"
 #include "graph/load/graph_cache.hpp"
 #include "weft/graph.hpp"
@@ -111,7 +113,7 @@ TEST_CASE("a graph's file that changes while it is read is noticed") {
   REQUIRE(write(descriptor, "0 1\n1 2\n", 8) == 8);
   FileSource source(name);
   FileFacts facts;
-  CHECK(source.inspect(FileFormat::by_name, facts).ok());
+  CHECK(source.inspect({}, facts).ok());
   CHECK(source.open(facts).ok());
   EdgeStore edges(false);
   CHECK(source.read_part(0, 1, edges, [](std::uint64_t) {}).ok());
@@ -312,6 +314,79 @@ TEST_CASE("edge lists begin with names of columns, or without") {
     INFO(bad);
     CHECK_FALSE(read(bad, rules, header, true).ok());
     CHECK(header.lines == 1);
+  }
+}
+
+TEST_CASE("what a file is, is told by its first bytes") {
+  const auto told = [](std::string_view head, FileFormat named = FileFormat::automatic) {
+    FileFormat format = FileFormat::automatic;
+    std::string reason;
+    const Status status = detect(
+        {.head = head, .is_all = true, .bytes = head.size(), .named = named}, format, reason);
+    if (!status.ok()) return status.text();
+    CHECK_FALSE(reason.empty());
+    return std::string(word_of(format));
+  };
+  CHECK(told("0 1\n1 2\n") == "el");
+  CHECK(told("\xef\xbb\xbf%MatrixMarket MATRIX coordinate\n") == "mtx");
+  CHECK(told("c x\r\np sp 1 1\r\n", FileFormat::edge_list) == "gr");
+  CHECK(told("3 2\n2\n1 3\n2\n") == "metis");
+  CHECK(told("%c\r3 2 11\r9 2 5\r9 1 5 3 5\r9 2 5\r", FileFormat::paper_binary) == "metis");
+  // Edges of a list that might be sizes and neighbours, where some have no way back or are loops.
+  CHECK(told("3 2\n2\n1 3\n1\n", FileFormat::metis) == "metis");
+  CHECK(told("3 3\n2 3\n1 3\n2 2\n") == "el");
+  CHECK(told("3 3\n2 3\n1 3\n1 2\n", FileFormat::weighted_edge_list) == "wel");
+  CHECK(told("3 3\n2 3\n1 3\n1 2\n", FileFormat::metis) == "metis");
+  CHECK(told("3 3\n2 3\n1 3\n1 2\n").find("--format metis or --format el") != std::string::npos);
+  CHECK(told("1 2\n", FileFormat::matrix_market) == "mtx");  // whose reader refuses it
+  CHECK(told("", FileFormat::gemini_binary) == "gemini");
+  CHECK(told({"\0\0\0\0\1\0\0\0", 8}) == "gemini");
+  CHECK(told({"\0\0\0\0\1\0\0\0\7\0\0\0", 12}, FileFormat::metis) == "metis");
+  CHECK(told({"\0\0\0\0\1\0\0\0\7\0\0\0", 12}) == "paper");
+  CHECK(told({"\0\0\0\0\1\0\0\0\0\0\x80\x3f", 12}) == "gemini-weighted");
+  CHECK(told("PAR1").find("Parquet") != std::string::npos);
+  CHECK(told({"\xff\xfe"
+              "0\0 \0"
+              "1\0",
+              8})
+            .find("UTF-16") != std::string::npos);
+  // Of a stream's length nothing is known.
+  FileFormat format = FileFormat::automatic;
+  std::string reason;
+  CHECK_FALSE(detect({.head = {"\0\0\0\0\1\0\0\0", 8}}, format, reason).ok());
+}
+
+TEST_CASE("METIS's lines may be cut between any two fields") {
+  const std::string text = "% c\n4 3 111 2\n1 2 3 2 5\n1 2 3 1 5 4 6\n%\n1 2 3\n1 2 3 2 6";
+  MetisRules rules;
+  TextHeader header;
+  REQUIRE(parse_metis_header(text, rules, header).ok());
+  CHECK(header.lines == 2);
+  CHECK(rules.skipped == 3);
+  CHECK(rules.num_entries == 6);
+  const std::string_view body = std::string_view(text).substr(header.bytes);
+  for (std::size_t cut = 0; cut <= body.size(); ++cut) {
+    const bool in_field =
+        cut > 0 && cut < body.size() && text::is_digit(body[cut - 1]) && text::is_digit(body[cut]);
+    if (in_field) continue;
+    MetisReader reader(rules);
+    EdgeStore edges(true);
+    REQUIRE(reader.read(body.substr(0, cut), false, edges).ok());
+    REQUIRE(reader.read(body.substr(cut), true, edges).ok());
+    Edges all;
+    edges.for_each(
+        true,
+        [&](VertexId u, VertexId v, Weight w) {
+          all.insert(all.end(), {u, v, w});
+        },
+        [] {});
+    CHECK(all == Edges{0, 1, 5, 1, 0, 5, 1, 3, 6, 3, 1, 6});
+    CHECK(reader.lines() == 5);
+  }
+  for (const char* bad : {"", "%\n", "4\n", "0 3\n", "4 3 2\n", "4 3 1111\n", "4 3 11 1 1\n",
+                          "4 3 11 9999\n", "-4 3\n", "4 x\n", "4294967295 1\n"}) {
+    INFO(bad);
+    CHECK_FALSE(parse_metis_header(bad, rules, header).ok());
   }
 }
 

@@ -24,6 +24,7 @@ for folder in ("", "graph"):
     FOUND |= set(re.findall(r"= dependency\('([^']+)'", read(folder, "meson.build")))
 FOUND -= {"threads", "dl", "catch2"}  # the C library's; the tests'
 SPACK_NAMES = {"CLI11": "cli11", "libdw": "elfutils", "nlohmann_json": "nlohmann-json", "zlib": "zlib-api",
+               "libzstd": "zstd", "liblzma": "xz",
                "libibverbs": "rdma-core", "librdmacm": "rdma-core", "libibmad": "rdma-core",
                "libibumad": "rdma-core"}
 

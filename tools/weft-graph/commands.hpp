@@ -42,7 +42,7 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments);
 
 struct ConvertArguments {
   std::string from, to;
-  FileFormat from_format = FileFormat::by_name, to_format = FileFormat::by_name;
+  FileFormat from_format = FileFormat::automatic, to_format = FileFormat::automatic;
   Weights weights = Weights::file;
   GivenOptions given;
 };
@@ -51,7 +51,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments);
 struct GenerateArguments {
   std::string kind;  // rmat or grid
   std::string to;
-  FileFormat format = FileFormat::by_name;
+  FileFormat format = FileFormat::automatic;
   unsigned scale = 16, edge_factor = 16;
   std::uint64_t seed = 1;
   bool permute = false;

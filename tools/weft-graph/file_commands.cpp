@@ -28,7 +28,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   FileSource source(arguments.from);
   FileFacts facts;
   const bool weighted = arguments.weights == Weights::file && EdgeWriter::has_weights(format);
-  status = source.inspect(arguments.from_format, facts, weighted);
+  status = source.inspect({.format = arguments.from_format, .wants_weights = weighted}, facts);
   if (status.ok()) status = source.open(facts);
   if (!status.ok()) return status;
   constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
@@ -44,19 +44,31 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
         [] {});
   };
   std::uint64_t num_entries = 0;
+  const FileSource::Progress silent = [](std::uint64_t) {};
   const auto for_parts = [&](auto&& visit) {
     num_entries = 0;
-    const std::uint64_t num_parts = facts.gzipped ? 1 : facts.bytes / kPartBytes + 1;
+    const auto count_and_visit = [&](EdgeStore& edges) {
+      num_entries += edges.size() - edges.num_mirrored();
+      visit(edges);
+    };
+    if (facts.streamed() && status.ok())
+      status = source.read_blocks(
+          [&](const FileSource::Block& block) {
+            EdgeStore edges(weighted);
+            status = source.parse_block(block, edges);
+            if (status.ok()) count_and_visit(edges);
+            return status;
+          },
+          silent);
+    const std::uint64_t num_parts = facts.streamed() ? 0 : facts.bytes / kPartBytes + 1;
     for (std::uint64_t part = 0; part < num_parts && status.ok(); ++part) {
       EdgeStore edges(weighted);
-      status = facts.gzipped ? source.read_gzip(job, edges, [](std::uint64_t) {})
-                             : source.read_part(part, num_parts, edges, [](std::uint64_t) {});
-      num_entries += edges.size() - edges.num_mirrored();
-      if (status.ok()) visit(edges);
+      status = source.read_part(part, num_parts, edges, silent);
+      if (status.ok()) count_and_visit(edges);
     }
     if (status.ok()) status = source.check_entries(num_entries);
   };
-  std::uint64_t num_vertices = facts.rules.num_rows, num_edges = 0;
+  std::uint64_t num_vertices = facts.num_rows(), num_edges = 0;
   if (EdgeWriter::needs_sizes(format))
     for_parts([&](EdgeStore& edges) {
       num_edges += edges.size();

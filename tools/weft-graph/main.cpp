@@ -20,16 +20,17 @@ using namespace weft;         // NOLINT(google-build-using-namespace): a program
 using namespace weft::graph;  // NOLINT(google-build-using-namespace)
 
 const std::vector<std::pair<std::string, FileFormat>> kFormats = {
-    {"auto", FileFormat::by_name},         {"paper", FileFormat::paper_binary},
+    {"auto", FileFormat::automatic},       {"paper", FileFormat::paper_binary},
     {"gemini", FileFormat::gemini_binary}, {"gemini-weighted", FileFormat::gemini_weighted},
     {"el", FileFormat::edge_list},         {"wel", FileFormat::weighted_edge_list},
-    {"mtx", FileFormat::matrix_market},    {"gr", FileFormat::dimacs}};
+    {"mtx", FileFormat::matrix_market},    {"gr", FileFormat::dimacs},
+    {"metis", FileFormat::metis}};
 const std::vector<std::pair<std::string, Weights>> kWeights = {
     {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
 
 void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
   command.option("graph", graph, "the graph's file").required();
-  command.choice("--format", load.format, kFormats, "format of the file; auto: by its name");
+  command.choice("--format", load.format, kFormats, "format of the file; auto: by its content");
   command.flag("--undirected", load.undirected, "edges count in both directions");
   command.flag("--cache", load.cache,
                "reads GRAPH.weft-cache, which is written if it is missing or out of date");
@@ -283,6 +284,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "weft-graph: %s\n", text.c_str());
     };
     info.load.progress = progress;
+    info.load.note = note;
     if (info_command) status = show_info(*job, info);
     for (auto& [name, arguments] : runs) {
       if (app.chosen()->word() != name) continue;

@@ -23,15 +23,15 @@
 namespace weft::graph {
 
 enum class FileFormat {
-  by_name,        // .el .txt .tsv .csv: edge_list; .wel: weighted_edge_list; .mtx; .gr: dimacs;
-                  // .gemini, .wgemini; others: paper_binary. With .gz behind it a text is gzipped.
-  paper_binary,   // u32 source, u32 destination, u32 value
-  gemini_binary,  // u32 source, u32 destination
+  automatic,           // of a file that is read, by its content; of one that is written, by its name
+  paper_binary,        // u32 source, u32 destination, u32 value
+  gemini_binary,       // u32 source, u32 destination
   gemini_weighted,     // u32 source, u32 destination, f32 weight (a whole number)
   edge_list,           // lines "source destination [weight] [ignored]"; # and % begin comments
   weighted_edge_list,  // lines "source destination weight"
   matrix_market,       // coordinate, any field, square, general, symmetric or hermitian
   dimacs,              // of the shortest paths challenge: lines "a source destination weight"
+  metis,               // and DIMACS 10: for each vertex a line of its neighbours, from 1
 };
 
 enum class Weights {
@@ -52,7 +52,7 @@ constexpr Weight hash_weight(std::uint64_t u, std::uint64_t v) noexcept {
 }
 
 struct LoadOptions {
-  FileFormat format = FileFormat::by_name;
+  FileFormat format = FileFormat::automatic;
   Weights weights = Weights::none;
   bool undirected = false;  // every edge also leads back; a self-loop stays one edge
   bool in_edges = false;    // a second copy of the edges, by destination, for pulling

@@ -25,6 +25,8 @@ class Weft(MesonPackage):
     variant("pmix", default=True, description="Starting under launchers with PMIx")
     variant("ibmad", default=True, description="weft-mcroute writes into InfiniBand fabrics")
     variant("uring", default=True, description="Nonblocking reads of files by io_uring")
+    variant("zstd", default=True, description="Graphs compressed by zstd")
+    variant("lzma", default=True, description="Graphs compressed by xz")
     variant("redis", default=False, description="The object store's directory in Redis")
     variant("vertices", default="32", values=("32", "64"), multi=False,
             description="Bits of a vertex id in the graph engine")
@@ -49,6 +51,8 @@ class Weft(MesonPackage):
     depends_on("rdma-core", when="+ibmad")
     depends_on("pmix@4:", when="+pmix")
     depends_on("liburing", when="+uring")
+    depends_on("zstd", when="+zstd")
+    depends_on("xz", when="+lzma")
     depends_on("hiredis", when="+redis")
 
     conflicts("%gcc@:11", msg="Weft is written in C++20, as g++ 12 has it")
@@ -59,7 +63,8 @@ class Weft(MesonPackage):
         def feature(name):
             return "-D%s=%s" % (name, "enabled" if "+" + name in self.spec else "disabled")
 
-        args = [feature(name) for name in ("fortran", "ofi", "verbs", "pmix", "ibmad", "uring")]
+        args = [feature(name) for name in ("fortran", "ofi", "verbs", "pmix", "ibmad", "uring",
+                                      "zstd", "lzma")]
         args.append("-Dtests=disabled")
         args.append("-Dgraph_vertex_bits=" + self.spec.variants["vertices"].value)
         return args

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "table_text.hpp"
 #include "weights.hpp"
 
 namespace weft::graph {
@@ -15,7 +16,7 @@ using text::wrong;
 Status too_large(std::string_view line) {
   return wrong(
       "vertex id does not fit in " + std::to_string(WEFT_GRAPH_VERTEX_BITS) +
-          " bits (number the vertices from 0 on" +
+          " bits (--named numbers the vertices" +
           (WEFT_GRAPH_VERTEX_BITS == 32 ? ", or build Weft with -Dgraph_vertex_bits=64)" : ")"),
       line);
 }
@@ -41,9 +42,7 @@ Status parse_line(const char* begin, const char* end, const TextRules& rules, Ed
       case text::Parsed::too_large:
         return too_large(line);
       case text::Parsed::junk:
-        return wrong(
-            "expected two vertex ids (whole numbers from 0; blanks, a tab or a comma between them)",
-            line);
+        return wrong(not_an_id(), line);
     }
     if (rules.matrix) {
       if (vertex == 0 || vertex > rules.num_rows)
@@ -76,7 +75,21 @@ Status parse_line(const char* begin, const char* end, const TextRules& rules, Ed
   return Code::ok;
 }
 
+Status parse_row(const char* begin, const char* end, const TextRules& rules, VertexNames* names,
+                 EdgeStore& edges) {
+  Cursor cursor{begin, end};
+  cursor.pass_blanks();
+  if (cursor.is_at_end() || text::is_comment(*cursor.at)) return Code::ok;
+  return parse_table_line({begin, static_cast<std::size_t>(end - begin)}, rules,
+                          rules.named ? names : nullptr, edges);
+}
+
 }  // namespace
+
+std::string not_an_id() {
+  return "expected two vertex ids (whole numbers from 0; blanks, a tab or a comma between them; "
+         "--named takes any words for vertices)";
+}
 
 Status long_line(std::string_view line, char line_end) {
   const char other = line_end == '\n' ? '\r' : '\n';
@@ -87,7 +100,7 @@ Status long_line(std::string_view line, char line_end) {
 }
 
 Status parse_edges(std::string_view text, const TextRules& rules, EdgeStore& edges,
-                   std::uint64_t* num_lines) {
+                   std::uint64_t* num_lines, VertexNames* names) {
   *num_lines = 0;
   const char* line = text.data();
   const char* const text_end = text.data() + text.size();
@@ -105,7 +118,8 @@ Status parse_edges(std::string_view text, const TextRules& rules, EdgeStore& edg
       while (other == '\r' && end > line && end[-1] == '\r') --end;
       if (std::find(line, end, other) != end) return text::mixed_ends(rules.line_end);
     }
-    const Status status = parse_line(line, end, rules, edges);
+    const Status status = rules.table ? parse_row(line, end, rules, names, edges)
+                                      : parse_line(line, end, rules, edges);
     if (!status.ok()) return status;
     line = next + 1;
   }

@@ -20,7 +20,8 @@ Status parse_matrix_header(std::string_view head, bool wants_weights, TextRules&
       for (std::string* word : {&magic, &object, &layout, &field, &symmetry})
         *word = text::lower(std::move(*word));
       if ((magic != "%%matrixmarket" && magic != "%matrixmarket") || object != "matrix")
-        return text::wrong("expected \"%%MatrixMarket matrix\"", line);
+        return text::wrong(
+            "expected \"%%MatrixMarket matrix\" (--format el reads lines of two ids)", line);
       if (layout != "coordinate")
         return {Code::unsupported, "only coordinate matrices are graphs, not \"" + layout +
                                        "\": write its entries "

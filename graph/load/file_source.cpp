@@ -97,9 +97,17 @@ Status FileSource::inspect(const ReadOptions& options, FileFacts& facts) {
   if (options.format == FileFormat::automatic && is_name_other && !head.empty())
     reading_ = "read as " + std::string(word_of(facts.format)) + ", as " + reason +
                " (--format says another)";
+  const bool is_list =
+      facts.format == FileFormat::edge_list || facts.format == FileFormat::weighted_edge_list;
+  if (!is_list && options.names != nullptr)
+    return {Code::bad_argument, shown_ + ": --named is for edge lists and tables; in " +
+                                    std::string(word_of(facts.format)) + " vertices have numbers"};
+  if (!is_list && !options.columns.empty())
+    return {Code::bad_argument, shown_ + ": --columns is for tables, and this is " +
+                                    std::string(word_of(facts.format))};
+  names_ = options.names;
   if (!facts.binary())
-    if (const Status wrong = read_header(head, options.wants_weights, facts); !wrong.ok())
-      return wrong;
+    if (const Status wrong = read_header(head, options, facts); !wrong.ok()) return wrong;
   facts_ = facts;
   return Code::ok;
 }
@@ -137,7 +145,7 @@ Status FileSource::read_head(std::string& head, FileFacts& facts) {
   return Code::ok;
 }
 
-Status FileSource::read_header(const std::string& head, bool wants_weights,
+Status FileSource::read_header(const std::string& head, const ReadOptions& options,
                                FileFacts& facts) const {
   TextRules& rules = facts.rules;
   rules.weighted = rules.needs_weights = facts.format == FileFormat::weighted_edge_list;
@@ -145,19 +153,25 @@ Status FileSource::read_header(const std::string& head, bool wants_weights,
   const std::string_view text = std::string_view(head).substr(mark);
   rules.line_end = facts.metis.line_end = line_end_of(text);
   TextHeader header;
-  const Status status =
-      facts.format == FileFormat::matrix_market
-          ? parse_matrix_header(text, wants_weights, rules, header)
-      : facts.format == FileFormat::dimacs ? parse_arcs_header(text, rules, header)
-      : facts.format == FileFormat::metis
-          ? parse_metis_header(text, facts.metis, header)
-          : parse_list_header(text, head.size() < kHeaderBytes, wants_weights, rules, header);
+  const Status status = facts.format == FileFormat::matrix_market
+                            ? parse_matrix_header(text, options.wants_weights, rules, header)
+                        : facts.format == FileFormat::dimacs
+                            ? parse_arcs_header(text, rules, header)
+                        : facts.format == FileFormat::metis
+                            ? parse_metis_header(text, facts.metis, header)
+                            : parse_list_header(text,
+                                                {.is_all = head.size() < kHeaderBytes,
+                                                 .wants_weights = options.wants_weights,
+                                                 .named = options.names != nullptr,
+                                                 .columns = options.columns},
+                                                rules, header);
   if (!status.ok())
     return {status.code(), shown_ + ":" + std::to_string(std::max<std::uint64_t>(1, header.lines)) +
                                ": " + status.text()};
   facts.header_bytes = mark + header.bytes;
   facts.header_lines = header.lines;
   facts.is_weight_third = header.is_weight_third;
+  facts.has_no_weights = header.has_no_weights;
   return Code::ok;
 }
 
@@ -166,6 +180,9 @@ std::string FileSource::note() const {
   if (facts_.is_weight_third)
     text += std::string(text.empty() ? "" : "; ") +
             "the third column is taken for the weights (--weights none passes over it)";
+  if (facts_.has_no_weights)
+    text += std::string(text.empty() ? "" : "; ") +
+            "no column is named weight, so every edge weighs 1 (--columns says which it is)";
   return text.empty() ? text : shown_ + ": " + text;
 }
 

@@ -22,7 +22,9 @@ namespace weft::graph {
 // How a file is to be read.
 struct ReadOptions {
   FileFormat format = FileFormat::automatic;
-  bool wants_weights = false;  // those of the file
+  bool wants_weights = false;    // those of the file
+  std::string columns = {};      // of a table: "source,destination[,weight]"
+  VertexNames* names = nullptr;  // numbers the vertices, whose ids may be any words
 };
 
 // The findings of rank 0, as plain bytes for the others.
@@ -34,12 +36,13 @@ struct FileFacts {
   MetisRules metis;
   std::uint64_t header_bytes = 0, header_lines = 0;
   bool is_weight_third = false;  // of an edge list, whose third column is taken for weights
+  bool has_no_weights = false;   // of a table, where weights are wanted
   std::uint64_t bytes = 0;
   std::int64_t changed_ns = 0;  // the file's modification time
   std::size_t record_bytes() const noexcept;
   bool binary() const noexcept;
   // Blocks mean something only one after the other.
-  bool in_order() const noexcept { return format == FileFormat::metis; }
+  bool in_order() const noexcept { return format == FileFormat::metis || rules.named; }
   bool streamed() const noexcept {
     return compression != Compression::none || is_pipe || in_order();
   }
@@ -91,7 +94,7 @@ class FileSource {
   Status open_input(FileFacts& facts);
   // The file's first bytes, inflated, and how it is compressed.
   Status read_head(std::string& head, FileFacts& facts);
-  Status read_header(const std::string& head, bool wants_weights, FileFacts& facts) const;
+  Status read_header(const std::string& head, const ReadOptions& options, FileFacts& facts) const;
   Status start_stream();
   // The length of the beginning of `text` that can be a block.
   std::size_t whole_part(std::string_view text) const;
@@ -107,6 +110,7 @@ class FileSource {
   std::string reading_;                 // what the file is read as, if its name says something else
   std::unique_ptr<ByteStream> stream_;  // from the beginning; of standard input since inspect
   std::unique_ptr<MetisReader> metis_reader_;
+  VertexNames* names_ = nullptr;
 };
 
 // Advice for a file whose name is that of a format that is not read; empty for all others.

@@ -23,7 +23,7 @@ Status FileSource::start_stream() {
 
 std::size_t FileSource::whole_part(std::string_view text) const {
   if (facts_.binary()) return text.size() - text.size() % facts_.record_bytes();
-  if (!facts_.in_order()) return end_of_lines(text, facts_.rules.line_end);
+  if (facts_.format != FileFormat::metis) return end_of_lines(text, facts_.rules.line_end);
   // Between two fields, as a line may be of any length.
   const std::size_t last = text.find_last_of(" \t\r\n");
   return last == std::string_view::npos ? 0 : last + 1;
@@ -34,7 +34,8 @@ Status FileSource::read_blocks(const std::function<Status(const Block&)>& visit,
   Status status = start_stream();
   if (!status.ok()) return status;
   const std::unique_ptr<ByteStream> stream = std::move(stream_);
-  if (facts_.in_order()) metis_reader_ = std::make_unique<MetisReader>(facts_.metis);
+  if (facts_.format == FileFormat::metis)
+    metis_reader_ = std::make_unique<MetisReader>(facts_.metis);
   std::vector<char> block(kStreamBytes + kMaxLineBytes);
   std::size_t got = 0;
   for (std::uint64_t left = facts_.header_bytes; left > 0; left -= got) {
@@ -72,11 +73,11 @@ Status FileSource::parse_block(const Block& block, EdgeStore& edges) {
   if (facts_.binary()) return parse_records(block.at, block.content, edges);
   Status status;
   std::uint64_t line = 0;
-  if (facts_.in_order()) {
+  if (facts_.format == FileFormat::metis) {
     status = metis_reader_->read(block.content, block.is_last, edges);
     line = facts_.header_lines + metis_reader_->lines();
   } else {
-    status = parse_edges(block.content, facts_.rules, edges, &line);
+    status = parse_edges(block.content, facts_.rules, edges, &line, names_);
     line += block.at;
   }
   if (status.ok()) return status;

@@ -19,6 +19,7 @@
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
 #include "load_progress.hpp"
+#include "names_file.hpp"
 #include "stream_share.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
@@ -45,6 +46,7 @@ class Loader {
 
   Graph load() {
     start_team();
+    prepare_names();
     inspect();
     is_cached_ = options_.cache && find_cache();
     if (is_cached_)
@@ -137,9 +139,40 @@ class Loader {
     throw_together(job_, status);
   }
 
+  // Those of a file, or none yet; kept by rank 0.
+  void prepare_names() {
+    Status status;
+    if (options_.named && !options_.names.empty())
+      status = {Code::bad_argument,
+                "--names is for a graph whose vertices have numbers by now, and "
+                "--named for one whose vertices get them: give one of them"};
+    else if (options_.named && options_.cache)
+      status = {Code::bad_argument, "--cache keeps no names: convert the graph with --names"};
+    if (job_.rank() == 0 && (options_.named || !options_.names.empty()))
+      graph_.names_ = std::make_shared<VertexNames>();
+    if (status.ok() && job_.rank() == 0 && !options_.names.empty())
+      status = read_names(options_.names, *graph_.names_);
+    throw_together(job_, status);
+  }
+
+  // At least a vertex for each name, and none without where names were given.
+  std::uint64_t with_names(std::uint64_t num_vertices) {
+    std::uint64_t num_names = graph_.names_ != nullptr ? graph_.names_->size() : 0;
+    throw_if(job_.all_reduce(num_names, transport::Max()));
+    if (!options_.names.empty() && num_vertices > num_names)
+      throw Error({Code::corrupt, options_.names + ": has " + std::to_string(num_names) +
+                                      " names, and " + path_ + " vertices up to " +
+                                      std::to_string(num_vertices - 1) +
+                                      ": is it of another graph?"});
+    return std::max(num_vertices, num_names);
+  }
+
   void inspect() {
     FileFacts facts;
-    const ReadOptions how{.format = options_.format, .wants_weights = weighted()};
+    const ReadOptions how{.format = options_.format,
+                          .wants_weights = weighted(),
+                          .columns = options_.columns,
+                          .names = options_.named ? graph_.names_.get() : nullptr};
     const Status status = job_.rank() == 0 ? source_.inspect(how, facts) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;
@@ -184,6 +217,8 @@ class Loader {
 
   void read_cache() {
     graph_.num_vertices_ = static_cast<VertexId>(cache_header_.num_vertices);
+    if (with_names(cache_header_.num_vertices) != cache_header_.num_vertices)
+      throw Error(cache_wrong("it has fewer vertices than there are names"));
     throw_if(check_memory(job_,
                           (bytes_for(cache_header_.num_edges, cache_header_.num_vertices) -
                            bytes_read(cache_header_.num_edges)) /
@@ -331,6 +366,7 @@ class Loader {
     throw_if(job_.all_reduce(largest, transport::Max()));
     if (facts_.num_rows() > 0) largest = facts_.num_rows();
     throw_if(source_.check_entries(num_read - num_mirrored));
+    if (num_read > 0) largest = with_names(largest);
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
     // The limit exceeds any memory, and no number of bytes computed below wraps.
     if (largest > kMostVertices)

@@ -21,9 +21,24 @@ Status fetch(const Graph& graph, const OwnedArray<T>& values, VertexId first, st
   return gather(graph.job(), parts_of(graph, values), first, count, piece.data());
 }
 
+// One column's values of the vertices that are written next.
 template <class T>
-void append(std::string& line, T value) {
+struct Column {
+  const OwnedArray<T>& values;
+  bool are_vertices = false;
+  std::vector<T> piece = {};
+};
+
+template <class T>
+void append(std::string& line, const Column<T>& column, std::size_t i, const VertexNames* names) {
+  const T value = column.piece[i];
   line += ' ';
+  if constexpr (std::is_same_v<T, VertexId>) {
+    if (column.are_vertices && names != nullptr && value < names->size()) {
+      line += written(names->name(value), true);
+      return;
+    }
+  }
   if constexpr (std::is_integral_v<T>) {
     if (value == std::numeric_limits<T>::max()) {
       line += "-1";
@@ -35,17 +50,11 @@ void append(std::string& line, T value) {
   line.append(digits, end);
 }
 
-// One column's values of the vertices that are written next.
-template <class T>
-struct Column {
-  const OwnedArray<T>& values;
-  std::vector<T> piece;
-};
-
 template <class... T>
 Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
                      Column<T>... columns) {
   std::string text;
+  const VertexNames* const names = graph.names();
   for (VertexId first = 0; first < graph.num_vertices();) {
     const std::size_t count = std::min<std::size_t>(kVerticesAtOnce, graph.num_vertices() - first);
     Status status;
@@ -55,8 +64,9 @@ Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
     text.clear();
     for (std::size_t i = 0; i < count; ++i) {
       if (format == ResultFormat::text) {
-        text += std::to_string(first + i);
-        (append(text, columns.piece[i]), ...);
+        const auto vertex = static_cast<VertexId>(first + i);
+        text += names == nullptr ? std::to_string(vertex) : written(names->name(vertex), false);
+        (append(text, columns, i, names), ...);
         text += '\n';
       } else {
         (text.append(reinterpret_cast<const char*>(&columns.piece[i]), sizeof(T)), ...);
@@ -71,33 +81,42 @@ Status write_columns(const Graph& graph, ResultFormat format, OutputFile& file,
 
 template <class... T>
 Status write_file(const Graph& graph, ResultFormat format, const std::string& path,
-                  const OwnedArray<T>&... columns) {
+                  const Column<T>&... columns) {
   Status status;
   if (graph.job().rank() == 0) {
     OutputFile file(path);
     status = file.open();
-    if (status.ok()) status = write_columns(graph, format, file, Column<T>{columns, {}}...);
+    if (status.ok()) status = write_columns(graph, format, file, columns...);
   }
   return agree(graph.job(), status);
 }
 
 }  // namespace
 
+std::string written(std::string_view name, bool is_value) {
+  if (name.find_first_of(" \t,\"") == std::string_view::npos && !(is_value && name == "-1"))
+    return std::string(name);
+  std::string text = "\"";
+  for (const char c : name) text.append(c == '"' ? 2 : 1, c);
+  return text + "\"";
+}
+
 Status write_result(const Graph& graph, const Bfs& result, ResultFormat format,
                     const std::string& path) {
-  return write_file(graph, format, path, result.depth, result.parent);
+  return write_file(graph, format, path, Column<std::uint32_t>{result.depth},
+                    Column<VertexId>{result.parent, true});
 }
 Status write_result(const Graph& graph, const Sssp& result, ResultFormat format,
                     const std::string& path) {
-  return write_file(graph, format, path, result.distance);
+  return write_file(graph, format, path, Column<std::uint64_t>{result.distance});
 }
 Status write_result(const Graph& graph, const Wcc& result, ResultFormat format,
                     const std::string& path) {
-  return write_file(graph, format, path, result.component);
+  return write_file(graph, format, path, Column<VertexId>{result.component, true});
 }
 Status write_result(const Graph& graph, const PageRank& result, ResultFormat format,
                     const std::string& path) {
-  return write_file(graph, format, path, result.rank);
+  return write_file(graph, format, path, Column<double>{result.rank});
 }
 
 }  // namespace weft::graph

@@ -47,7 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!parse_arcs_header(text, rules, header).ok()) return 0;
     if (header.lines < 1) std::abort();
   } else if ((kind & 16) != 0) {
-    if (!parse_list_header(text, true, wants_weights, rules, header).ok()) return 0;
+    if (!parse_list_header(text, {.is_all = true, .wants_weights = wants_weights}, rules, header)
+             .ok())
+      return 0;
     if ((header.bytes == 0) != (header.lines == 0)) std::abort();
   }
   if (header.bytes > text.size()) std::abort();

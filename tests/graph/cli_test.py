@@ -433,6 +433,11 @@ class Cli(unittest.TestCase):
                 ('capitals.mtx', mtx.upper() + '% c\n3 3 2\n1 2 5\n2 3 7\n'),
                 ('one.mtx', mtx[1:] + '3 3 2\n1 2 5\n2 3 7\n'),
                 ('mark.mtx', '\ufeff' + mtx + '\n3 3 2\n1 2 5\n2 3 7\n'),
+                ('index.csv', ',source,target,weight\n0,0,1,5\n1,1,2,7\n'),
+                ('turned.csv', '# c\r\nWeight;To;From\r\n5;1;0\r\n7;2;1\r\n'),
+                ('quoted.csv', '"source","target","cost"\n"0","1","5"\n"1" , "2" ,"7.0"\n'),
+                ('bars.txt', '0|1|5\n1|2|7\n'), ('tabs.tsv', 'name\tfrom\tto\tw\n a b\t0\t1\t5\n\t1\t2\t7'),
+                ('neo.csv', ':START_ID,:END_ID,:TYPE,weight\n0,1,KNOWS,5\n1,2,"KNOWS, well",7\n'),
                 ('sized.graph', '% c\n3 2 111 2\n9 8 8 2 5\n1 1 1 1 5 3 7\n1 1 1 2 7\n'),
                 ('weighted.graph', '3 2 1\n2 5\n1 5 3 7\n2 7\n'),
                 ('mac.wel', '0 1 5\r1 2 7'),
@@ -513,6 +518,78 @@ class Cli(unittest.TestCase):
         with open(self.path('weights.wel'), encoding='utf-8') as file:
             self.assertEqual(file.read(), '0 1 7\n1 2 7\n2 0 7\n')
 
+    def test_columns(self):
+        self.write('t.csv', 'a,b,c,d\n0,5,1,9\n1,7,2,9\n')
+        self.write('bare.csv', '9;0;5;1\n9;1;7;2\n')
+        self.write('g.mtx', '%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n')
+        for name, columns in (('t.csv', 'a,c,b'), ('t.csv', 'A, C ,B'), ('t.csv', '1,3,2'),
+                              ('bare.csv', '2,4,3')):
+            self.sssp(name, '--columns', columns, ranks=2)
+            self.good('convert', name, 'copy.bin', '--columns', columns)
+            self.sssp('copy.bin')
+        done = self.run_it('sssp', 't.csv', '--columns', 'a,c', '--source', '0')
+        self.assertIn('no column is named weight', done.stderr)
+        self.assertIn(' max_dist=2 at=2 ', done.stdout)
+        for columns, reason in (('a,x', 't.csv:1: --columns: no column is named x, of a, b, c, d'),
+                                ('a', 'two columns or three'), ('1,2,3,4', 'two columns or three'),
+                                ('0,1', 'counted from 1'), ('1,9', 't.csv:2: 4 columns, where 9'),
+                                ('1,2,99999', 'counted from 1')):
+            self.bad(reason, 'sssp', 't.csv', '--columns', columns, '--source', '0', ranks=2)
+        self.bad('--columns is for tables, and this is mtx', 'wcc', 'g.mtx', '--columns', '1,2')
+
+    def test_vertices_with_names(self):
+        self.write('n.csv', 'since,from,to,weight\n1,"New ""York"", NY",Paris,5\n2,Paris,-1,7\n'
+                   '3,9223372036854775807,A b,2\n')
+        self.write('plain.el', '-5 1000000000000\n1000000000000 x/y\n')
+        self.write('from', '# c\nNew "York", NY\n')
+        self.write('two', '-1\nA b\n')
+        right = ('"New ""York"", NY" 0\nParis 5\n-1 12\n9223372036854775807 -1\n"A b" -1\n')
+        self.good('convert', 'n.csv', 'n.bin', '--names', 'names')
+        with open(self.path('names'), encoding='utf-8') as file:
+            self.assertEqual(file.read(), 'New "York", NY\nParis\n-1\n9223372036854775807\nA b\n')
+        self.good('convert', 'n.csv', 'n.mtx', '--names', 'names')
+        for words in (['n.csv', '--named'], ['n.bin', '--names', 'names'], ['n.mtx', '--names', 'names'],
+                      ['n.bin', '--names', 'names', '--cache'], ['n.bin', '--names', 'names', '--cache']):
+            for ranks in (1, 3):
+                with self.subTest(words=words, ranks=ranks):
+                    out = self.good('sssp', *words, '--sources', 'from', '--out', 'r', ranks=ranks)
+                    self.assertIn('source=New "York", NY reached=3 sum_dist=17 max_dist=12 at=-1 ', out)
+                    with open(self.path('r'), encoding='utf-8') as file:
+                        self.assertEqual(file.read(), right)
+                    checked = [word for word in words if word != '--cache']
+                    self.good('verify', 'sssp', *checked[:1], 'r', *checked[1:], '--sources', 'from')
+                    for algorithm, options in (('bfs', ['--sources', 'from']), ('wcc', []),
+                                               ('pagerank', [])):
+                        self.good(algorithm, *words, *options, '--out', 'r', ranks=ranks)
+                        self.good('verify', algorithm, *checked[:1], 'r', *checked[1:], *options)
+                    self.good('bfs', *words, '--sources', 'two', '--out', 'r', ranks=ranks)
+                    with open(self.path('r.1'), encoding='utf-8') as file:
+                        self.assertIn('"A b" 0 "A b"\n', file.read())
+        self.assertIn('"at": "x/y"', self.good('sssp', 'plain.el', '--named', '--source=-5', '--json'))
+        # A result that names another vertex is wrong.
+        self.good('wcc', 'n.csv', '--named', '--out', 'r')
+        with open(self.path('r'), encoding='utf-8') as file:
+            self.write('r', file.read().replace('Paris "New', 'Paris "Old'))
+        self.bad('expected the values of vertex 1', 'verify', 'wcc', 'n.csv', 'r', '--named')
+        self.write('short', 'a\nb\n')
+        self.write('twice', 'a\nb\na\n')
+        self.write('blank', 'a\n\nb\n')
+        self.write('g.gr', 'p sp 2 1\na 1 2 5\n')
+        self.write('hole.csv', 'a,b\nb,\n')
+        for ranks in (1, 3):
+            self.bad('short: has 2 names, and n.bin vertices up to 4', 'wcc', 'n.bin', '--names', 'short',
+                     ranks=ranks)
+            self.bad('twice:3: the same name as in line 1', 'wcc', 'n.bin', '--names', 'twice', ranks=ranks)
+            self.bad('blank:2: no name', 'wcc', 'n.bin', '--names', 'blank', ranks=ranks)
+            self.bad('absent: cannot open it', 'wcc', 'n.bin', '--names', 'absent', ranks=ranks)
+            self.bad('no vertex has this name', 'bfs', 'n.csv', '--named', '--source', '0', ranks=ranks)
+            self.bad('hole.csv:2: a vertex without a name', 'wcc', 'hole.csv', '--named', ranks=ranks)
+            self.bad('--named is for edge lists and tables; in gr', 'wcc', 'g.gr', '--named', ranks=ranks)
+            self.bad('give one of them', 'wcc', 'n.csv', '--named', '--names', 'names', ranks=ranks)
+            self.bad('--cache keeps no names', 'wcc', 'n.csv', '--named', '--cache', ranks=ranks)
+            self.bad('without --named', 'wcc', 'n.csv', '--named', '--out', 'x', '--out-format', 'binary',
+                     ranks=ranks)
+
     def test_files_of_other_formats_are_not_misread(self):
         edges = '0 1\n1 2\n'
         metis = '4 4\n2 3\n1 3\n1 2 4\n3\n'
@@ -544,11 +621,14 @@ class Cli(unittest.TestCase):
                 ('numbers.bin', struct.pack('<6I', *[1 << 30] * 6), 'vertices up to 1073741824 for 2 edges'),
                 ('seven', b'\0' * 7, '7 bytes are no whole number of edges of 12 or 8 bytes'),
                 ('g.tar', b'\0' * 24, 'unpack it'),
-                ('index.csv', ',source,target\n0,1,2\n', 'index.csv:1: the first two columns'),
-                ('ids.csv', 'id,source,target\n0,1,2\n', 'ids.csv:1: the first two columns'),
+                ('index.csv', 'index,a,b\n0,1,2\n', 'index.csv:1: which columns are the vertices?'),
+                ('fewer.csv', 'id,source,target\n0,1\n', 'fewer.csv:2: 2 columns under 3 names'),
+                ('short.csv', 'id,source,target\n0,1,2\n1,2\n', 'short.csv:3: 2 columns, where 3 are needed'),
+                ('open.csv', 'source,target\n"0","1"\n"1,"2"\n', 'open.csv:3: a quote without its other one'),
+                ('word.csv', 'target;source\n0;1\n0;one\n', 'word.csv:3: expected two vertex ids'),
                 ('empty.csv', '0,1\n1,,2\n', 'empty.csv:2: expected two vertex ids'),
                 ('ragged.csv', '0,1\n1,2,7\n', 'ragged.csv:2: 3 numbers'),
-                ('semicolon.csv', '0;1\n', 'semicolon.csv:1: expected two vertex ids'),
+                ('colon.csv', '0:1\n', 'colon.csv:1: expected two vertex ids'),
                 ('bip.txt', '% bip unweighted\n1 1\n', 'bip.txt:1: '),
                 ('negative.el', edges + '-1 2\n', 'negative.el:3: expected two vertex ids'),
                 ('far.el', edges + '1 5000000000\n', 'far.el:3: vertex id does not fit in 32 bits'),

@@ -12,6 +12,7 @@
 #include "graph/formats/detect.hpp"
 #include "graph/formats/headers.hpp"
 #include "graph/formats/metis.hpp"
+#include "graph/formats/table_text.hpp"
 #include "graph/load/file_source.hpp"
 #include "graph/load/graph_cache.hpp"
 #include "weft/graph.hpp"
@@ -273,7 +274,8 @@ TEST_CASE("edge lists begin with names of columns, or without") {
                        bool wants_weights = false, bool is_all = true) {
     rules = {};
     header = {};
-    return parse_list_header(text, is_all, wants_weights, rules, header);
+    return parse_list_header(text, {.is_all = is_all, .wants_weights = wants_weights}, rules,
+                             header);
   };
   TextRules rules;
   TextHeader header;
@@ -308,13 +310,47 @@ TEST_CASE("edge lists begin with names of columns, or without") {
   CHECK_FALSE(rules.weighted);
   CHECK(read("% sym weighted\n1 2 5 1082040961\n", rules, header, true).ok());
   CHECK(rules.columns == 4);
-  for (const char* bad :
-       {"0 1 {'weight': 5}\n", ",source,target\n0,1,2\n", "id,source,target\n0,1,2\n",
-        "source,weight,target\n0,1,2\n", "% bip unweighted\n1 1\n", "0 1\r1 2\r"}) {
+  for (const char* table : {"weight,source,target\n0,1,2\n", ";Dst;Src;W\r\n7;2;1;0\r\n",
+                            "to\tcost\tfrom\n\"2\"\t0\t\"1\"\n"}) {
+    INFO(table);
+    CHECK(read(table, rules, header, true).ok());
+    CHECK(rules.table);
+    CHECK(rules.weighted);
+    CHECK(header.lines == 1);
+    CHECK(parse(std::string_view(table).substr(header.bytes), rules, true).edges == Edges{1, 2, 0});
+  }
+  CHECK(read("weight,source,target\n0,1,2\n", rules, header).ok());
+  CHECK_FALSE(rules.weighted);
+  for (const char* bad : {"0 1 {'weight': 5}\n", "index,a,b\n0,1,2\n", "id,source,target\n0,1\n",
+                          "% bip unweighted\n1 1\n", "0 1\r1 2\r"}) {
     INFO(bad);
     CHECK_FALSE(read(bad, rules, header, true).ok());
-    CHECK(header.lines == 1);
+    CHECK(header.lines == (std::string_view(bad).starts_with("id") ? 2 : 1));
   }
+}
+
+TEST_CASE("fields of a table") {
+  using All = std::vector<std::string>;
+  CHECK(fields_of(" a , b c,,\"d, \"\"e\"\"\" ,", ',') == All{"a", "b c", "", "d, \"e\"", ""});
+  CHECK(fields_of("a\t\tb c\t", '\t') == All{"a", "", "b c", ""});
+  CHECK(fields_of("  a  b,c \"d e\" ", 0) == All{"a", "b", "c", "d e"});
+  CHECK(fields_of("", ',').empty());
+  CHECK(fields_of("a,\"b", ',') == All{"a"});
+  CHECK(fields_of("\"a\"b,c", ',').empty());
+  CHECK(separator_of("a;b,\",,,,\";c") == ';');
+  CHECK(separator_of("a b") == '\0');
+}
+
+TEST_CASE("names number vertices") {
+  VertexNames names;
+  CHECK(names.find("a") == kNoVertex);
+  for (VertexId v = 0; v < 5000; ++v) REQUIRE(names.add("name " + std::to_string(v * 7)) == v);
+  for (VertexId v = 0; v < 5000; ++v) {
+    REQUIRE(names.add("name " + std::to_string(v * 7)) == v);
+    REQUIRE(names.find(names.name(v)) == v);
+  }
+  CHECK(names.find("name 1") == kNoVertex);
+  CHECK(names.size() == 5000);
 }
 
 TEST_CASE("what a file is, is told by its first bytes") {

@@ -22,7 +22,7 @@ struct RunArguments {
   LoadOptions load;
   RunOptions run;
   PageRankOptions pagerank;
-  std::vector<std::uint64_t> sources;
+  std::vector<std::string> sources;  // numbers, or names if the vertices have some
   std::string sources_file;
   std::string out;
   ResultFormat out_format = ResultFormat::text;
@@ -44,6 +44,8 @@ struct ConvertArguments {
   std::string from, to;
   FileFormat from_format = FileFormat::automatic, to_format = FileFormat::automatic;
   Weights weights = Weights::file;
+  std::string columns;
+  std::string names;  // the file for the names of the vertices
   GivenOptions given;
 };
 Status convert(transport::Job& job, const ConvertArguments& arguments);
@@ -74,8 +76,10 @@ Status check_effects(int num_processes, const InfoArguments& arguments);
 Status check_effects(const ConvertArguments& arguments, FileFormat format);
 Status check_effects(const GenerateArguments& arguments);
 
-// The vertices to start from: those given, then those of a file (numbers, # begins a comment).
-// Collective.
+// bad_argument if a vertex to start from is no number, where it must be one.
+Status check_sources(const RunArguments& arguments);
+// The vertices to start from: those given, then those of a file (numbers, # begins a comment; a
+// name is a line). Collective.
 Status read_sources(const Graph& graph, const RunArguments& arguments,
                     std::vector<VertexId>& sources);
 

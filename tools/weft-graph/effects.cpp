@@ -46,19 +46,21 @@ Status check_effects(int num_processes, const RunArguments& arguments) {
   const char* const by_messages =
       "with several processes in --mode paper, or in --mode push of pagerank";
   const char* const with_migrate = "with --migrate";
-  return check(given,
-               {{"--combine", is_program && several, by_messages},
-                {"--block", is_program && several, by_messages},
-                {"--pairing", is_program && several, by_messages},
-                {"--migrate", is_paper && several, "with several processes in --mode paper"},
-                {"--migrate-block", migrates, with_migrate},
-                {"--migrate-threshold", migrates, with_migrate},
-                {"--migrate-cache", migrates, with_migrate},
-                {"--schedule", has_tasks && !migrates,
-                 "in --mode paper without --migrate, in --mode push of pagerank, and in bfs"},
-                {"--grain", has_tasks, "in --mode paper, in --mode push of pagerank, and in bfs"},
-                {"--out-format", !arguments.out.empty(), "with --out"},
-                {"--checkpoint-every", !arguments.checkpoint.empty(), "with --checkpoint"}});
+  return check(
+      given, {{"--combine", is_program && several, by_messages},
+              {"--block", is_program && several, by_messages},
+              {"--pairing", is_program && several, by_messages},
+              {"--migrate", is_paper && several, "with several processes in --mode paper"},
+              {"--migrate-block", migrates, with_migrate},
+              {"--migrate-threshold", migrates, with_migrate},
+              {"--migrate-cache", migrates, with_migrate},
+              {"--schedule", has_tasks && !migrates,
+               "in --mode paper without --migrate, in --mode push of pagerank, and in bfs"},
+              {"--grain", has_tasks, "in --mode paper, in --mode push of pagerank, and in bfs"},
+              {"--out-format", !arguments.out.empty(), "with --out"},
+              {"--out-format", arguments.out_format == ResultFormat::text || !arguments.load.named,
+               "without --named, as binary results have no names: convert the graph with --names"},
+              {"--checkpoint-every", !arguments.checkpoint.empty(), "with --checkpoint"}});
 }
 
 Status check_effects(int num_processes, const InfoArguments& arguments) {

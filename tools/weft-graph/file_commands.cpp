@@ -6,6 +6,7 @@
 #include "graph/common/agree.hpp"
 #include "graph/load/edge_writer.hpp"
 #include "graph/load/file_source.hpp"
+#include "graph/load/names_file.hpp"
 
 namespace weft::graph {
 namespace {
@@ -28,7 +29,12 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   FileSource source(arguments.from);
   FileFacts facts;
   const bool weighted = arguments.weights == Weights::file && EdgeWriter::has_weights(format);
-  status = source.inspect({.format = arguments.from_format, .wants_weights = weighted}, facts);
+  VertexNames names;
+  status = source.inspect({.format = arguments.from_format,
+                           .wants_weights = weighted,
+                           .columns = arguments.columns,
+                           .names = arguments.names.empty() ? nullptr : &names},
+                          facts);
   if (status.ok()) status = source.open(facts);
   if (!status.ok()) return status;
   constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
@@ -78,6 +84,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   if (status.ok()) status = writer.open(num_vertices, num_edges);
   for_parts(write);
   if (status.ok()) status = source.check_unchanged();
+  if (status.ok() && !arguments.names.empty()) status = write_names(arguments.names, names);
   if (status.ok()) status = writer.commit();
   if (const std::string note = source.note(); status.ok() && !note.empty())
     std::fprintf(stderr, "weft-graph: %s\n", note.c_str());

@@ -31,6 +31,10 @@ const std::vector<std::pair<std::string, Weights>> kWeights = {
 void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
   command.option("graph", graph, "the graph's file").required();
   command.choice("--format", load.format, kFormats, "format of the file; auto: by its content");
+  command.option("--columns", load.columns,
+                 "of a table: source,destination[,weight], by name or by number from 1");
+  command.flag("--named", load.named, "vertices are any words, by which results name them");
+  command.option("--names", load.names, "the file of names that convert --names wrote");
   command.flag("--undirected", load.undirected, "edges count in both directions");
   command.flag("--cache", load.cache,
                "reads GRAPH.weft-cache, which is written if it is missing or out of date");
@@ -62,8 +66,7 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
     command
         .option("--source", arguments.sources,
                 "vertices to start from, one after the other, as 0,5")
-        .list()
-        .natural();
+        .list();
     command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
   if (name == "pagerank") {
@@ -223,6 +226,10 @@ int main(int argc, char** argv) {
   convert_command.option("to", conversion.to, "the new file").required();
   convert_command.choice("--from-format", conversion.from_format, kFormats, "format of the file");
   convert_command.choice("--format", conversion.to_format, kFormats, "format of the new file");
+  convert_command.option("--columns", conversion.columns,
+                         "of a table: source,destination[,weight], by name or by number from 1");
+  convert_command.option("--names", conversion.names,
+                         "vertices are any words: writes them here, in the order of their numbers");
   convert_command.choice("--weights", conversion.weights, kWeights,
                          "weights of edges: those of the file, 1, or hashed");
 

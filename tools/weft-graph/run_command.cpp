@@ -38,6 +38,12 @@ std::string text_of(const Json& value) {
   return value.dump();
 }
 
+// By its name if it has one.
+Json shown(const Graph& graph, VertexId vertex) {
+  if (graph.names() == nullptr || vertex >= graph.names()->size()) return vertex;
+  return std::string(graph.names()->name(vertex));
+}
+
 Json describe(const Graph& graph, const Bfs& result) {
   const BfsSummary sum = summarize(graph, result);
   return {{"reached", sum.reached},
@@ -50,7 +56,7 @@ Json describe(const Graph& graph, const Sssp& result) {
   return {{"reached", sum.reached},
           {"sum_dist", sum.sum_distance},
           {"max_dist", sum.max_distance},
-          {"at", sum.farthest}};
+          {"at", shown(graph, sum.farthest)}};
 }
 Json describe(const Graph& graph, const Wcc& result) {
   const WccSummary sum = summarize(graph, result);
@@ -62,7 +68,7 @@ Json describe(const Graph& graph, const Wcc& result) {
 Json describe(const Graph& graph, const PageRank& result) {
   const PageRankSummary sum = summarize(graph, result);
   Json top = Json::array();
-  for (const auto& [vertex, rank] : sum.top) top.push_back({vertex, rank});
+  for (const auto& [vertex, rank] : sum.top) top.push_back({shown(graph, vertex), rank});
   return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
 }
 
@@ -133,9 +139,11 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
 // Runs one algorithm --repeat times, writes its result, and adds the run to the report.
 template <class Result, class Run>
 void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
-              Json about, Result& result, Run&& run) {
+              const VertexId* source, Result& result, Run&& run) {
   const RunOptions options =
-      with_checkpoints(graph, arguments, about.value("source", std::uint64_t{0}), result);
+      with_checkpoints(graph, arguments, source != nullptr ? *source : 0, result);
+  Json about = Json::object();
+  if (source != nullptr) about["source"] = shown(graph, *source);
   std::vector<double> seconds;
   for (std::uint32_t i = 0; i < std::max(1u, arguments.repeat); ++i) {
     throw_if(graph.job().barrier());
@@ -156,29 +164,31 @@ void run_once(const Graph& graph, const RunArguments& arguments, const std::stri
 
 void run_all(const Graph& graph, const RunArguments& arguments,
              const std::vector<VertexId>& sources, Json& runs) {
-  const auto out_for = [&](VertexId source) {
-    return arguments.out.empty() || sources.size() == 1
-               ? arguments.out
-               : arguments.out + "." + std::to_string(source);
+  const bool named = arguments.load.named || !arguments.load.names.empty();
+  const auto out_for = [&](const VertexId& source) {
+    if (arguments.out.empty() || sources.size() == 1) return arguments.out;
+    // A name may have any letters, which a file's may not.
+    const auto place = static_cast<std::size_t>(&source - sources.data());
+    return arguments.out + "." + std::to_string(named ? place : source);
   };
   if (arguments.algorithm == "bfs") {
     Bfs result(graph);
-    for (const VertexId source : sources)
-      run_once(graph, arguments, out_for(source), runs, {{"source", source}}, result,
+    for (const VertexId& source : sources)
+      run_once(graph, arguments, out_for(source), runs, &source, result,
                [&](Bfs& found, const RunOptions& options) { bfs(graph, source, options, found); });
   } else if (arguments.algorithm == "sssp") {
     Sssp result(graph);
-    for (const VertexId source : sources)
+    for (const VertexId& source : sources)
       run_once(
-          graph, arguments, out_for(source), runs, {{"source", source}}, result,
+          graph, arguments, out_for(source), runs, &source, result,
           [&](Sssp& found, const RunOptions& options) { sssp(graph, source, options, found); });
   } else if (arguments.algorithm == "wcc") {
     Wcc result(graph);
-    run_once(graph, arguments, arguments.out, runs, Json::object(), result,
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
              [&](Wcc& found, const RunOptions& options) { wcc(graph, options, found); });
   } else {
     PageRank result(graph);
-    run_once(graph, arguments, arguments.out, runs, Json::object(), result,
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
              [&](PageRank& found, const RunOptions& options) {
                pagerank(graph, arguments.pagerank, options, found);
              });
@@ -203,56 +213,13 @@ ResidentMemory resident_memory() {
   return memory;
 }
 
-Status read_sources(const Graph& graph, const RunArguments& arguments,
-                    std::vector<VertexId>& sources) {
-  std::vector<std::uint64_t> wanted = arguments.sources;
-  Status status;
-  if (!arguments.sources_file.empty()) {
-    std::ifstream in(arguments.sources_file);
-    if (!in) status = {Code::not_found, arguments.sources_file + ": cannot open it"};
-    std::string line;
-    for (int number = 1; status.ok() && std::getline(in, line); ++number) {
-      // A lone carriage return after a comment would hide a line.
-      if (line.find('\r') < line.size() - 1)
-        status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
-                                     ": a carriage return within the line: lines end in \\n"};
-      std::istringstream words(line.substr(0, line.find('#')));
-      for (std::string word; words >> word;) {
-        if (word.size() > 19 || !std::all_of(word.begin(), word.end(), [](unsigned char c) {
-              return std::isdigit(c) != 0;
-            })) {
-          status = {Code::corrupt, arguments.sources_file + ":" + std::to_string(number) +
-                                       ": expected vertex ids, found \"" + word.substr(0, 40) +
-                                       "\""};
-          break;
-        }
-        wanted.push_back(std::stoull(word));
-      }
-    }
-    if (status.ok() && in.bad())
-      status = {Code::not_permitted, arguments.sources_file + ": cannot read it"};
-    if (status.ok() && wanted.empty())
-      status = {Code::corrupt, arguments.sources_file + ": names no vertex"};
-  }
-  for (const std::uint64_t source : wanted) {
-    if (!status.ok()) break;
-    if (source >= graph.num_vertices()) {
-      status = {Code::bad_argument, "source " + std::to_string(source) +
-                                        " does not exist: the graph has vertices 0 to " +
-                                        std::to_string(graph.num_vertices() - 1)};
-    } else {
-      sources.push_back(static_cast<VertexId>(source));
-    }
-  }
-  return agree(graph.job(), status);
-}
-
 Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": give a vertex to start from with --source"};
   if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
+  if (const Status status = check_sources(arguments); !status.ok()) return status;
   const Mode mode = arguments.run.mode;
   if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
     if (arguments.algorithm == "wcc" && mode != Mode::paper)

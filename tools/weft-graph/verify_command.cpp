@@ -6,16 +6,23 @@
 
 #include "commands.hpp"
 #include "graph/common/agree.hpp"
+#include "graph/formats/table_text.hpp"
 #include "graph/programs/serial.hpp"
 
 namespace weft::graph {
 namespace {
 
-// One vertex's values in a result file: numbers of one type, all bits set where there is none.
+// A value that is a vertex.
+struct AsVertex {
+  VertexId* vertex;
+  bool is_key = false;  // the line's own, of which there is always one
+};
+
+// One vertex's values in a result file: numbers, all bits set where there is none, or vertices.
 class ResultReader {
  public:
-  ResultReader(std::string path, ResultFormat format)
-      : path_(std::move(path)), format_(format), in_(path_, std::ios::binary) {}
+  ResultReader(std::string path, ResultFormat format, const VertexNames* names)
+      : path_(std::move(path)), format_(format), names_(names), in_(path_, std::ios::binary) {}
 
   Status open() const {
     if (in_) return Code::ok;
@@ -23,17 +30,17 @@ class ResultReader {
   }
 
   template <class... T>
-  Status next(VertexId vertex, T&... values) {
+  Status next(VertexId vertex, T... values) {
     if (format_ == ResultFormat::binary) {
-      (void)(in_.read(reinterpret_cast<char*>(&values), sizeof(T)) && ...);
+      (void)(read(values) && ...);
       if (in_) return Code::ok;
       return {Code::corrupt, path_ + ": ends before vertex " + std::to_string(vertex)};
     }
     std::string line;
     std::getline(in_, line);
-    std::istringstream words(line);
-    std::uint64_t number = 0;
-    if (!(words >> number) || number != vertex || !(take(words, values) && ...))
+    Fields fields(line, 0);
+    VertexId found = 0;
+    if (!take(fields, AsVertex{&found, true}) || found != vertex || !(take(fields, values) && ...))
       return {Code::corrupt, path_ + ":" + std::to_string(std::uint64_t{vertex} + 1) +
                                  ": expected the values of vertex " + std::to_string(vertex) +
                                  ", found \"" + line.substr(0, 40) + "\""};
@@ -46,19 +53,34 @@ class ResultReader {
 
  private:
   template <class T>
-  static bool take(std::istringstream& words, T& value) {
-    std::string word;
-    if (!(words >> word)) return false;
+  bool read(T* value) {
+    return static_cast<bool>(in_.read(reinterpret_cast<char*>(value), sizeof *value));
+  }
+  bool read(AsVertex value) { return read(value.vertex); }
+
+  template <class T>
+  static bool take(Fields& fields, T* value) {
+    std::string_view word;
+    if (!fields.next(word) || word.empty()) return false;
     if (std::is_integral_v<T> && word == "-1") {
-      std::memset(&value, 0xff, sizeof value);
+      std::memset(value, 0xff, sizeof *value);
       return true;
     }
-    std::istringstream number(word);
-    return word[0] != '-' && number >> value && number.peek() == EOF;
+    std::istringstream number{std::string(word)};
+    return word[0] != '-' && number >> *value && number.peek() == EOF;
+  }
+  bool take(Fields& fields, AsVertex value) const {
+    if (names_ == nullptr) return take(fields, value.vertex);
+    std::string_view name;
+    if (!fields.next(name)) return false;
+    const bool is_none = !value.is_key && name == "-1" && !fields.was_quoted();
+    *value.vertex = is_none ? kNoVertex : names_->find(name);
+    return is_none || *value.vertex != kNoVertex;
   }
 
   std::string path_;
   ResultFormat format_;
+  const VertexNames* names_;
   std::ifstream in_;
 };
 
@@ -72,7 +94,7 @@ Status check_bfs(const Graph& graph, VertexId source, ResultReader& reader) {
   std::vector<VertexId> parents(depths.size());
   for (VertexId v = 0; v < graph.num_vertices(); ++v) {
     std::uint32_t depth = 0;
-    const Status status = reader.next(v, depth, parents[v]);
+    const Status status = reader.next(v, &depth, AsVertex{&parents[v]});
     if (!status.ok()) return status;
     if (depth != depths[v])
       return differs(v, "depth " + std::to_string(static_cast<std::int32_t>(depth)) +
@@ -94,10 +116,15 @@ Status check_bfs(const Graph& graph, VertexId source, ResultReader& reader) {
 }
 
 template <class T>
-Status check_same(const Graph& graph, const std::vector<T>& right, ResultReader& reader) {
+Status check_same(const Graph& graph, const std::vector<T>& right, bool are_vertices,
+                  ResultReader& reader) {
   for (VertexId v = 0; v < graph.num_vertices(); ++v) {
     T value{};
-    const Status status = reader.next(v, value);
+    Status status;
+    if constexpr (std::is_same_v<T, VertexId>)
+      status = are_vertices ? reader.next(v, AsVertex{&value}) : reader.next(v, &value);
+    else
+      status = reader.next(v, &value);
     if (!status.ok()) return status;
     if (value != right[v])
       return differs(v, std::to_string(value) + " where it is " + std::to_string(right[v]));
@@ -109,7 +136,7 @@ Status check_pagerank(const Graph& graph, const PageRankOptions& rules, ResultRe
   const std::vector<double> right = serial::pagerank(graph, rules.iterations, rules.tolerance);
   for (VertexId v = 0; v < graph.num_vertices(); ++v) {
     double value = 0;
-    const Status status = reader.next(v, value);
+    const Status status = reader.next(v, &value);
     if (!status.ok()) return status;
     if (!(std::abs(value - right[v]) <= 1e-9 * right[v]))
       return differs(v, std::to_string(value) + " where it is " + std::to_string(right[v]));
@@ -123,6 +150,7 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   if (job.size() != 1)
     return {Code::bad_argument, "verify is for one process, not " + std::to_string(job.size())};
   const std::string& algorithm = arguments.run.algorithm;
+  if (const Status status = check_sources(arguments.run); !status.ok()) return status;
   LoadOptions options = arguments.run.load;
   options.threads = 1;
   if (algorithm != "sssp") options.weights = Weights::none;
@@ -134,15 +162,15 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   if (from_source && sources.size() != 1)
     return {Code::bad_argument,
             "verify: give the one vertex that the run started from with --source"};
-  ResultReader reader(arguments.result, arguments.run.out_format);
+  ResultReader reader(arguments.result, arguments.run.out_format, graph.names());
   status = reader.open();
   if (!status.ok()) return status;
   if (algorithm == "bfs")
     status = check_bfs(graph, sources[0], reader);
   else if (algorithm == "sssp")
-    status = check_same(graph, serial::sssp_distances(graph, sources[0]), reader);
+    status = check_same(graph, serial::sssp_distances(graph, sources[0]), false, reader);
   else if (algorithm == "wcc")
-    status = check_same(graph, serial::components(graph), reader);
+    status = check_same(graph, serial::components(graph), true, reader);
   else
     status = check_pagerank(graph, arguments.run.pagerank, reader);
   if (!status.ok()) return status;

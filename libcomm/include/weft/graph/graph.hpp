@@ -15,6 +15,7 @@
 
 #include "weft/export.hpp"
 #include "weft/graph/buffer.hpp"
+#include "weft/graph/names.hpp"
 #include "weft/graph/row_cache.hpp"
 #include "weft/graph/team.hpp"
 #include "weft/graph/types.hpp"
@@ -23,11 +24,11 @@
 namespace weft::graph {
 
 enum class FileFormat {
-  automatic,           // of a file that is read, by its content; of one that is written, by its name
-  paper_binary,        // u32 source, u32 destination, u32 value
-  gemini_binary,       // u32 source, u32 destination
-  gemini_weighted,     // u32 source, u32 destination, f32 weight (a whole number)
-  edge_list,           // lines "source destination [weight] [ignored]"; # and % begin comments
+  automatic,        // of a file that is read, by its content; of one that is written, by its name
+  paper_binary,     // u32 source, u32 destination, u32 value
+  gemini_binary,    // u32 source, u32 destination
+  gemini_weighted,  // u32 source, u32 destination, f32 weight (a whole number)
+  edge_list,        // lines "source destination [weight] [ignored]"; # and % begin comments
   weighted_edge_list,  // lines "source destination weight"
   matrix_market,       // coordinate, any field, square, general, symmetric or hermitian
   dimacs,              // of the shortest paths challenge: lines "a source destination weight"
@@ -69,6 +70,14 @@ struct LoadOptions {
   // Rows are read from GRAPH.weft-cache, if that is of the present file and has all that is wanted;
   // otherwise it is written.
   bool cache = false;
+  // Of a table: "source,destination[,weight]", by name or by number from 1. Empty: by names that
+  // are known, or the first two.
+  std::string columns = {};
+  // The vertices of an edge list or a table are any words, and get numbers in their order;
+  // Graph::names() has them.
+  bool named = false;
+  // The file of names that "weft-graph convert --names" wrote beside the graph. Empty: none.
+  std::string names = {};
   // Called about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
   // Called by rank 0 with what the user should know of how the file is read. May be empty.
@@ -154,6 +163,8 @@ class WEFT_API Graph {
   }  // of all ranks, with mirrored ones
   bool undirected() const noexcept { return undirected_; }
   const EdgeFacts& edge_facts() const noexcept { return edge_facts_; }
+  // In rank 0, the names of the vertices; null: they have none, and in other ranks.
+  const VertexNames* names() const noexcept { return names_.get(); }
 
   const std::vector<VertexId>& cut() const noexcept { return cut_; }  // one more than ranks
   VertexId first() const noexcept { return first_; }
@@ -191,6 +202,7 @@ class WEFT_API Graph {
   std::uint64_t num_edges_ = 0;
   bool undirected_ = false;
   EdgeFacts edge_facts_;
+  std::shared_ptr<VertexNames> names_;
   std::vector<VertexId> cut_;
   VertexId first_ = 0, last_ = 0;
   Rows out_, in_;

@@ -74,7 +74,11 @@ constexpr CacheBlocks cache_blocks(std::uint64_t begin, std::uint64_t end) noexc
 bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t block,
                       std::uint64_t begin, std::uint64_t end, char* to, std::vector<char>& spare);
 
-inline std::string cache_path(const std::string& graph) { return graph + ".weft-cache"; }
+// Beside the graph's file or folder.
+inline std::string cache_path(std::string graph) {
+  while (graph.size() > 1 && graph.back() == '/') graph.pop_back();
+  return graph + ".weft-cache";
+}
 
 // Collective, the same result everywhere. Rank 0 writes; after an error the file is what it was.
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,

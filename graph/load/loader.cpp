@@ -18,6 +18,7 @@
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
+#include "input_files.hpp"
 #include "load_progress.hpp"
 #include "names_file.hpp"
 #include "stream_share.hpp"
@@ -39,13 +40,14 @@ struct WeightedArc {
 class Loader {
  public:
   Loader(transport::Job& job, std::string path, const LoadOptions& options)
-      : job_(job), path_(std::move(path)), options_(options), source_(path_) {
+      : job_(job), path_(std::move(path)), options_(options) {
     graph_.job_ = &job;
     graph_.undirected_ = options.undirected;
   }
 
   Graph load() {
     start_team();
+    find();
     prepare_names();
     inspect();
     is_cached_ = options_.cache && find_cache();
@@ -61,8 +63,7 @@ class Loader {
     }
     if (options_.cache && !is_cached_)
       throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
-    if (const std::string note = source_.note(); options_.note && job_.rank() == 0 && !note.empty())
-      options_.note(note);
+    if (options_.note && job_.rank() == 0 && !note_.empty()) options_.note(note_);
     return std::move(graph_);
   }
 
@@ -139,6 +140,28 @@ class Loader {
     throw_together(job_, status);
   }
 
+  // The files, on all ranks.
+  void find() {
+    InputFiles found;
+    Status status;
+    std::string mine;
+    if (job_.rank() == 0) {
+      status = find_files(path_, options_.more_files, found);
+      for (const std::string& path : found.edges) mine += path + '\0';
+      vertices_ = found.vertices;
+      const auto is_pipe = [](const std::string& path) { return path == "-"; };
+      if (status.ok() && options_.cache &&
+          std::any_of(found.edges.begin(), found.edges.end(), is_pipe))
+        status = {Code::bad_argument, "--cache is for files, and standard input is none"};
+    }
+    throw_together(job_, status);
+    std::vector<char> letters;
+    std::vector<std::size_t> counts;
+    throw_if(job_.all_gather(std::span<const char>(mine), letters, counts));
+    for (std::size_t at = 0; at < letters.size(); at += files_.back().size() + 1)
+      files_.emplace_back(letters.data() + at);
+  }
+
   // Those of a file, or none yet; kept by rank 0.
   void prepare_names() {
     Status status;
@@ -152,7 +175,36 @@ class Loader {
       graph_.names_ = std::make_shared<VertexNames>();
     if (status.ok() && job_.rank() == 0 && !options_.names.empty())
       status = read_names(options_.names, *graph_.names_);
+    if (status.ok() && !vertices_.empty()) status = take_vertices();
     throw_together(job_, status);
+    std::uint64_t named = named_ || options_.named ? 1 : 0;
+    throw_if(job_.all_reduce(named, transport::Max()));
+    named_ = named != 0;
+    throw_if(job_.all_reduce(num_listed_, transport::Max()));
+  }
+
+  // Those of Graphalytics' file, in rank 0.
+  Status take_vertices() {
+    auto names = std::make_shared<VertexNames>();
+    bool are_numbers = false;
+    const Status status = read_vertices(vertices_, *names, &are_numbers);
+    if (!status.ok()) return status;
+    num_listed_ = names->size();
+    if (!options_.names.empty())
+      return {Code::bad_argument, vertices_ + " has the vertices' names: leave out --names"};
+    if (are_numbers && !options_.named) return Code::ok;
+    if (options_.cache)
+      return {Code::bad_argument, "--cache keeps no names, which the vertices of " + vertices_ +
+                                      " have: convert the graph with --names"};
+    graph_.names_ = std::move(names);
+    named_ = true;
+    return Code::ok;
+  }
+
+  std::string unlisted() const {
+    if (graph_.names_ == nullptr || graph_.names_->size() <= num_listed_) return {};
+    return ": " +
+           std::string(graph_.names_->name(static_cast<VertexId>(num_listed_)).substr(0, 80));
   }
 
   // At least a vertex for each name, and none without where names were given.
@@ -164,21 +216,44 @@ class Loader {
                                       " names, and " + path_ + " vertices up to " +
                                       std::to_string(num_vertices - 1) +
                                       ": is it of another graph?"});
-    return std::max(num_vertices, num_names);
+    if (num_listed_ > 0 && std::max(num_vertices, num_names) > num_listed_)
+      throw_together(job_, {Code::corrupt, path_ + ": an edge has a vertex that is not among the " +
+                                               std::to_string(num_listed_) +
+                                               " of its file of vertices" + unlisted()});
+    return std::max({num_vertices, num_names, num_listed_});
   }
 
-  void inspect() {
+  // All ranks open the file, of which rank 0 says what it is.
+  FileFacts open(const std::string& path) {
+    source_ = std::make_unique<FileSource>(path);
     FileFacts facts;
     const ReadOptions how{.format = options_.format,
                           .wants_weights = weighted(),
                           .columns = options_.columns,
-                          .names = options_.named ? graph_.names_.get() : nullptr};
-    const Status status = job_.rank() == 0 ? source_.inspect(how, facts) : Status();
+                          .names = named_ ? graph_.names_.get() : nullptr};
+    const Status status = job_.rank() == 0 ? source_->inspect(how, facts) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;
     throw_if(job_.all_gather(facts, all));
-    facts_ = all[0];
-    throw_together(job_, source_.open(facts_));
+    throw_together(job_, source_->open(all[0]));
+    return all[0];
+  }
+
+  // The first file, and the identity of all of them.
+  void inspect() {
+    facts_ = first_ = open(files_[0]);
+    note_ = source_->note();
+    struct Identity {
+      std::uint64_t bytes = 0;
+      std::int64_t changed_ns = 0;
+    } mine;
+    Status status;
+    if (job_.rank() == 0) status = identify(files_, mine.bytes, mine.changed_ns);
+    throw_together(job_, status);
+    std::vector<Identity> all;
+    throw_if(job_.all_gather(mine, all));
+    facts_.bytes = all[0].bytes;
+    facts_.changed_ns = all[0].changed_ns;
   }
 
   // --- The cache.
@@ -301,19 +376,31 @@ class Loader {
   // --- The graph's own file.
 
   void read() {
+    for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
+    for (std::size_t i = 0; i < files_.size(); ++i) read(i == 0 ? first_ : open(files_[i]));
+  }
+
+  // Entries in this rank's stores.
+  std::uint64_t num_stored() const {
+    std::uint64_t sum = 0;
+    for (const EdgeStore& store : stores_) sum += store.size() - store.num_mirrored();
+    return sum;
+  }
+
+  void read(const FileFacts& facts) {
     Status status;
-    const bool streamed = facts_.streamed();
-    if (facts_.binary() && !streamed) {
-      const std::uint64_t num_edges = facts_.bytes / facts_.record_bytes();
+    const bool streamed = facts.streamed();
+    if (facts.binary() && !streamed) {
+      const std::uint64_t num_edges = facts.bytes / facts.record_bytes();
       throw_if(check_memory(job_, bytes_for(num_edges, 0) / static_cast<unsigned>(job_.size()),
                             path_.c_str()));
     }
-    for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
+    std::uint64_t num_entries = num_stored();
     LoadProgress progress(options_.progress, job_.rank() == 0, "reading",
-                          facts_.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
+                          facts.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
     const auto advance = [&](std::uint64_t bytes) { progress.add(bytes); };
     if (streamed) {
-      status = read_shared(job_, source_, facts_.in_order(), stores_[0], advance);
+      status = read_shared(job_, *source_, facts.in_order(), stores_[0], advance);
     } else {
       const auto threads = static_cast<std::uint64_t>(graph_.num_threads());
       std::vector<std::uint64_t> counts;
@@ -326,7 +413,7 @@ class Loader {
       team().run([&](int t) {
         const auto i = static_cast<std::size_t>(t);
         try {
-          results[i] = source_.read_part(first_part + i, num_parts, stores_[i], advance);
+          results[i] = source_->read_part(first_part + i, num_parts, stores_[i], advance);
         } catch (const std::exception& error) {
           results[i] = {Code::no_memory, path_ + ": no memory for its edges: " + error.what()};
         }
@@ -334,8 +421,13 @@ class Loader {
       for (const Status& result : results)
         if (status.ok() && !result.ok()) status = result;
     }
-    if (status.ok()) status = source_.check_unchanged();
+    if (status.ok()) status = source_->check_unchanged();
     throw_together(job_, status);
+    num_rows_ = std::max(num_rows_, facts.num_rows());
+    num_entries = num_stored() - num_entries;
+    throw_if(job_.all_reduce(num_entries, std::plus<>()));
+    throw_if(source_->check_entries(num_entries));
+    if (note_.empty()) note_ = source_->note();
   }
 
   // Estimated memory of the whole job for reading, rows and degrees.
@@ -354,18 +446,15 @@ class Loader {
   }
 
   void count_vertices() {
-    std::uint64_t num_read = 0, num_mirrored = 0, largest = 0;
+    std::uint64_t num_read = 0, largest = 0;
     for (const EdgeStore& store : stores_) {
       num_read += store.size();
-      num_mirrored += store.num_mirrored();
       if (store.size() > 0)
         largest = std::max<std::uint64_t>(largest, store.largest() + std::uint64_t{1});
     }
     throw_if(job_.all_reduce(num_read, std::plus<>()));
-    throw_if(job_.all_reduce(num_mirrored, std::plus<>()));
     throw_if(job_.all_reduce(largest, transport::Max()));
-    if (facts_.num_rows() > 0) largest = facts_.num_rows();
-    throw_if(source_.check_entries(num_read - num_mirrored));
+    largest = std::max(largest, num_rows_);
     if (num_read > 0) largest = with_names(largest);
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
     // The limit exceeds any memory, and no number of bytes computed below wraps.
@@ -599,8 +688,15 @@ class Loader {
   transport::Job& job_;
   std::string path_;
   const LoadOptions& options_;
-  FileSource source_;
-  FileFacts facts_;
+  std::vector<std::string> files_;      // of edges
+  std::string vertices_;                // rank 0: Graphalytics' file of them; empty: none
+  std::uint64_t num_listed_ = 0;        // vertices in it
+  bool named_ = false;                  // rank 0 numbers the vertices
+  std::unique_ptr<FileSource> source_;  // the file that is read
+  FileFacts first_;                     // of the first file
+  FileFacts facts_;                     // the same, with the identity of all
+  std::uint64_t num_rows_ = 0;          // that headers of files promise
+  std::string note_;
   struct CacheFile {
     ~CacheFile() {
       if (number >= 0) close(number);

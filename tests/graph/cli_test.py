@@ -70,10 +70,11 @@ class Cli(unittest.TestCase):
             file.write(content if isinstance(content, bytes) else content.encode())
         return self.path(name)
 
-    def run_it(self, *arguments, ranks=1, env=None, prefix=()):
+    def run_it(self, *arguments, ranks=1, env=None, prefix=(), given=None):
         launcher = [WEFTRUN, '-n', str(ranks), '--timeout', str(DEADLINE_S)] if ranks > 1 else []
         return subprocess.run([*prefix, *launcher, GRAPH, *map(str, arguments)], cwd=self.folder.name,
-                              text=True, capture_output=True, timeout=DEADLINE_S + 10, check=False,
+                              text=isinstance(given, (str, type(None))), capture_output=True,
+                              timeout=DEADLINE_S + 10, check=False, input=given,
                               env={**os.environ, **(env or {})})
 
     def good(self, *arguments, **more):
@@ -589,6 +590,98 @@ class Cli(unittest.TestCase):
             self.bad('--cache keeps no names', 'wcc', 'n.csv', '--named', '--cache', ranks=ranks)
             self.bad('without --named', 'wcc', 'n.csv', '--named', '--out', 'x', '--out-format', 'binary',
                      ranks=ranks)
+
+    def edges(self, *words, **ways):
+        return json.loads(self.good('info', *words, '--json', **ways))['edges']
+
+    def test_several_files_are_one_graph(self):
+        os.mkdir(self.path('parts'))
+        self.write('parts/_SUCCESS', '')
+        self.write('parts/.hidden', 'x')
+        self.write('parts/a.wel', '0 1 5\n')
+        self.write('parts/b.gr', 'p sp 3 1\na 2 3 7\n')
+        self.write('parts/c.el.gz', gzip.compress(b'0 1 99\n'))
+        self.write('parts/d.graph', '2 1\n2\n1\n')
+        self.write('parts/e.gemini', struct.pack('<2I', 0, 1))
+        for ranks in (1, 3):
+            self.sssp('parts/a.wel', '--also', 'parts/b.gr', ranks=ranks)
+            self.assertEqual(self.edges('parts', ranks=ranks), 6)
+            self.assertEqual(self.edges('parts/', '--cache', ranks=ranks), 6)
+        self.assertTrue(os.path.exists(self.path('parts.weft-cache')))
+        self.good('convert', 'parts', 'all.mtx')
+        self.assertEqual(self.edges('all.mtx'), 6)
+        self.good('convert', 'parts/b.gr', 'two.bin', '--also', 'parts/a.wel')
+        self.sssp('two.bin')
+        # A cache of other files is replaced.
+        self.write('parts/f.el', '1 0\n')
+        self.assertEqual(self.edges('parts', '--cache'), 7)
+        self.write('parts/g.el', '1 x\n')
+        self.bad('parts/g.el:1: expected two vertex ids', 'wcc', 'parts', ranks=2)
+        self.write('parts/g.el', '')
+        self.write('parts/h.mtx', '%%MatrixMarket matrix coordinate pattern general\n2 2 2\n1 2\n')
+        self.bad('parts/h.mtx: 1 entries, where its header promises 2', 'wcc', 'parts', ranks=2)
+        os.mkdir(self.path('parts/more'))
+        self.bad('a folder within one', 'wcc', 'parts', ranks=2)
+        os.mkdir(self.path('none'))
+        self.bad('a folder without files', 'wcc', 'none', ranks=2)
+        self.bad('absent: cannot open it', 'wcc', 'two.bin', '--also', 'absent', ranks=2)
+
+    def test_standard_input(self):
+        text = '0 1 5\n1 2 7\n'
+        binary = struct.pack('<6I', 0, 1, 5, 1, 2, 7)
+        large = ''.join(f'{i} {i + 1}\n' for i in range(100000))
+        for ranks in (1, 3):
+            for given in (text, text.replace('\n', '\r')):
+                self.sssp('-', given=given, ranks=ranks)
+            for given, more in ((gzip.compress(text.encode()), []), (lzma.compress(binary), ['--format', 'paper']),
+                                (binary, ['--format', 'paper'])):
+                done = self.run_it('sssp', '-', '--source', '0', *more, given=given, ranks=ranks)
+                self.assertIn(b' max_dist=12 at=2 ', done.stdout, done.stderr)
+            self.assertEqual(self.edges('-', given=large, ranks=ranks), 100000)
+            self.bad('standard input:50001: expected two', 'wcc', '-', ranks=ranks,
+                     given=large.replace('\n50000 ', '\nx '))
+            self.bad('holds no edges', 'wcc', '-', given='', ranks=ranks)
+            self.bad('--cache is for files', 'wcc', '-', '--cache', given=text, ranks=ranks)
+        self.good('convert', '-', 'new.bin', given=text)
+        self.sssp('new.bin')
+        self.bad('can be read once', 'convert', '-', 'new.mtx', given=text)
+
+    def test_graphalytics(self):
+        self.write('g.v', '30\n-4\n7\n9000000000\n')
+        self.write('g.e', '30 7 5\n7 9000000000 7\n')
+        self.write('g.properties', '# how it is to be run\n')
+        self.write('d.v', '0\n1\n2\n3\n')
+        self.write('d.e', '0 1 5\n1 2 7\n')
+        os.mkdir(self.path('folder'))
+        for name in ('g.v', 'g.e', 'g.properties'):
+            shutil.copy(self.path(name), self.path('folder'))
+        for graph in ('g', 'g.e', 'g.v', 'folder'):
+            for ranks in (1, 3):
+                out = self.good('sssp', graph, '--source', '30', '--out', 'r', ranks=ranks)
+                self.assertIn(' max_dist=12 at=9000000000 ', out)
+                with open(self.path('r'), encoding='utf-8') as file:
+                    self.assertEqual(file.read(), '30 0\n-4 -1\n7 5\n9000000000 12\n')
+                self.assertIn('components=2 ', self.good('wcc', graph, ranks=ranks))
+            self.good('verify', 'sssp', graph, 'r', '--source', '30')
+        for ranks in (1, 3):
+            self.assertIn('components=2 ', self.good('wcc', 'd', ranks=ranks))
+            self.sssp('d', '--cache', ranks=ranks)
+        self.good('convert', 'g', 'n.bin', '--names', 'names')
+        self.assertIn(' at=9000000000 ', self.good('sssp', 'n.bin', '--names', 'names', '--source', '30'))
+        self.good('convert', 'd', 'd.mtx')
+        self.assertIn('components=2 ', self.good('wcc', 'd.mtx'))
+        self.bad('not 0, 1, 2 and so on', 'convert', 'g', 'new.bin')
+        self.write('g.e', '30 8\n')
+        self.write('d.e', '0 4\n')
+        self.write('t.v', '1\n1\n')
+        self.write('t.e', '1 1\n')
+        for ranks in (1, 3):
+            self.bad('not among the 4 of its file of vertices: 8', 'wcc', 'g', ranks=ranks)
+            self.bad('not among the 4 of its file of vertices', 'wcc', 'd', ranks=ranks)
+            self.bad('t.v:2: vertex 1 stands there twice', 'wcc', 't', ranks=ranks)
+            self.bad('--cache keeps no names', 'wcc', 'g', '--cache', ranks=ranks)
+            self.bad('give one graph', 'wcc', 'g', '--also', 'd', ranks=ranks)
+        self.bad('not among the 4', 'convert', 'd', 'new.bin')
 
     def test_files_of_other_formats_are_not_misread(self):
         edges = '0 1\n1 2\n'

@@ -42,12 +42,16 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments);
 
 struct ConvertArguments {
   std::string from, to;
+  std::vector<std::string> more_files;
   FileFormat from_format = FileFormat::automatic, to_format = FileFormat::automatic;
   Weights weights = Weights::file;
   std::string columns;
   std::string names;  // the file for the names of the vertices
   GivenOptions given;
 };
+// bad_argument in a job of several processes.
+Status alone(const transport::Job& job, const char* command);
+
 Status convert(transport::Job& job, const ConvertArguments& arguments);
 
 struct GenerateArguments {

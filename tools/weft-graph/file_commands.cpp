@@ -5,90 +5,13 @@
 #include "commands.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/load/edge_writer.hpp"
-#include "graph/load/file_source.hpp"
-#include "graph/load/names_file.hpp"
 
 namespace weft::graph {
-namespace {
 
 Status alone(const transport::Job& job, const char* command) {
   if (job.size() == 1) return Code::ok;
   return {Code::bad_argument,
           std::string(command) + " is for one process, not " + std::to_string(job.size())};
-}
-
-}  // namespace
-
-// The file is converted in parts, so that only one of them is in memory.
-Status convert(transport::Job& job, const ConvertArguments& arguments) {
-  FileFormat format = arguments.to_format;
-  Status status = alone(job, "convert");
-  if (status.ok()) status = EdgeWriter::format_of(arguments.to, format);
-  if (status.ok()) status = check_effects(arguments, format);
-  if (!status.ok()) return status;
-  FileSource source(arguments.from);
-  FileFacts facts;
-  const bool weighted = arguments.weights == Weights::file && EdgeWriter::has_weights(format);
-  VertexNames names;
-  status = source.inspect({.format = arguments.from_format,
-                           .wants_weights = weighted,
-                           .columns = arguments.columns,
-                           .names = arguments.names.empty() ? nullptr : &names},
-                          facts);
-  if (status.ok()) status = source.open(facts);
-  if (!status.ok()) return status;
-  constexpr std::uint64_t kPartBytes = std::uint64_t{64} << 20;
-  EdgeWriter writer(arguments.to, format);
-  const auto write = [&](EdgeStore& edges) {
-    edges.for_each(
-        true,
-        [&](VertexId u, VertexId v, Weight weight) {
-          if (!status.ok()) return;
-          status =
-              writer.add(u, v, arguments.weights == Weights::hash ? hash_weight(u, v) : weight);
-        },
-        [] {});
-  };
-  std::uint64_t num_entries = 0;
-  const FileSource::Progress silent = [](std::uint64_t) {};
-  const auto for_parts = [&](auto&& visit) {
-    num_entries = 0;
-    const auto count_and_visit = [&](EdgeStore& edges) {
-      num_entries += edges.size() - edges.num_mirrored();
-      visit(edges);
-    };
-    if (facts.streamed() && status.ok())
-      status = source.read_blocks(
-          [&](const FileSource::Block& block) {
-            EdgeStore edges(weighted);
-            status = source.parse_block(block, edges);
-            if (status.ok()) count_and_visit(edges);
-            return status;
-          },
-          silent);
-    const std::uint64_t num_parts = facts.streamed() ? 0 : facts.bytes / kPartBytes + 1;
-    for (std::uint64_t part = 0; part < num_parts && status.ok(); ++part) {
-      EdgeStore edges(weighted);
-      status = source.read_part(part, num_parts, edges, silent);
-      if (status.ok()) count_and_visit(edges);
-    }
-    if (status.ok()) status = source.check_entries(num_entries);
-  };
-  std::uint64_t num_vertices = facts.num_rows(), num_edges = 0;
-  if (EdgeWriter::needs_sizes(format))
-    for_parts([&](EdgeStore& edges) {
-      num_edges += edges.size();
-      if (edges.size() > 0)
-        num_vertices = std::max<std::uint64_t>(num_vertices, edges.largest() + std::uint64_t{1});
-    });
-  if (status.ok()) status = writer.open(num_vertices, num_edges);
-  for_parts(write);
-  if (status.ok()) status = source.check_unchanged();
-  if (status.ok() && !arguments.names.empty()) status = write_names(arguments.names, names);
-  if (status.ok()) status = writer.commit();
-  if (const std::string note = source.note(); status.ok() && !note.empty())
-    std::fprintf(stderr, "weft-graph: %s\n", note.c_str());
-  return status;
 }
 
 Status generate(transport::Job& job, const GenerateArguments& arguments) {

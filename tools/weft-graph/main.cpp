@@ -29,7 +29,11 @@ const std::vector<std::pair<std::string, Weights>> kWeights = {
     {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
 
 void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
-  command.option("graph", graph, "the graph's file").required();
+  command
+      .option("graph", graph,
+              "the graph's file, a folder of them, - for standard input, or Graphalytics' pair")
+      .required();
+  command.option("--also", load.more_files, "more files of the same graph");
   command.choice("--format", load.format, kFormats, "format of the file; auto: by its content");
   command.option("--columns", load.columns,
                  "of a table: source,destination[,weight], by name or by number from 1");
@@ -222,8 +226,12 @@ int main(int argc, char** argv) {
 
   ConvertArguments conversion;
   cli::Command& convert_command = app.command("convert", "writes a graph in another format");
-  convert_command.option("from", conversion.from, "the graph's file").required();
+  convert_command
+      .option("from", conversion.from,
+              "the graph's file, a folder of them, - for standard input, or Graphalytics' pair")
+      .required();
   convert_command.option("to", conversion.to, "the new file").required();
+  convert_command.option("--also", conversion.more_files, "more files of the same graph");
   convert_command.choice("--from-format", conversion.from_format, kFormats, "format of the file");
   convert_command.choice("--format", conversion.to_format, kFormats, "format of the new file");
   convert_command.option("--columns", conversion.columns,

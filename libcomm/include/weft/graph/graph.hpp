@@ -70,6 +70,8 @@ struct LoadOptions {
   // Rows are read from GRAPH.weft-cache, if that is of the present file and has all that is wanted;
   // otherwise it is written.
   bool cache = false;
+  // More files of edges of the same graph.
+  std::vector<std::string> more_files = {};
   // Of a table: "source,destination[,weight]", by name or by number from 1. Empty: by names that
   // are known, or the first two.
   std::string columns = {};
@@ -211,7 +213,8 @@ class WEFT_API Graph {
   std::unique_ptr<MigrationCounts> migration_counts_ = std::make_unique<MigrationCounts>();
 };
 
-// Loads the graph of a file that every rank can read. Collective, with the same arguments but for
+// Loads the graph of a file that every rank can read, of the files of a folder, of Graphalytics'
+// pair (.v, .e), or of rank 0's standard input ("-"). Collective, with the same arguments but for
 // `threads`; blocks until all have their parts. Throws weft::Error, the same on all ranks:
 // not_found (no such file, or not readable), corrupt (with the reason, and the line or byte),
 // no_memory (with the size needed), peer_lost.

@@ -1,32 +1,31 @@
 #include "binary_edges.hpp"
 
-#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "detect.hpp"
+#include "weights.hpp"
 
 namespace weft::graph {
 
 Status parse_binary_edges(std::string_view records, FileFormat format, std::uint64_t at,
-                          EdgeStore& edges) {
+                          double weight_scale, EdgeStore& edges) {
   const std::size_t record = record_bytes(format);
-  const bool has_floats = format == FileFormat::gemini_weighted && edges.weighted();
+  const bool is_scaled = edges.weighted() && format != FileFormat::gemini_binary &&
+                         (format == FileFormat::gemini_weighted || weight_scale != 1);
   for (std::size_t i = 0; i + record <= records.size(); i += record) {
     std::uint32_t words[3] = {0, 0, 1};
     std::memcpy(words, records.data() + i, record);
     if (words[0] == 0xffffffff || words[1] == 0xffffffff)
       return {Code::corrupt, "the edge at byte " + std::to_string(at + i) +
                                  " has vertex 4294967295, which no graph has"};
-    if (has_floats) {
-      float value = 0;
-      std::memcpy(&value, &words[2], sizeof value);
-      if (!(value >= 0) || value >= 4294967296.0f || value != std::floor(value))
+    if (is_scaled) {
+      float single = 0;
+      std::memcpy(&single, &words[2], sizeof single);
+      const double value = format == FileFormat::gemini_weighted ? double{single} : words[2];
+      if (const Status status = to_weight(value, weight_scale, words[2]); !status.ok())
         return {Code::corrupt, "the edge at byte " + std::to_string(at + i) + " has the weight " +
-                                   std::to_string(value) +
-                                   (value < 0 ? ", negative: shortest paths need weights from 0"
-                                              : ", not a whole number of 32 bits")};
-      words[2] = static_cast<std::uint32_t>(value);
+                                   std::to_string(value) + ": " + status.text()};
     }
     edges.add(words[0], words[1], words[2]);
   }

@@ -12,6 +12,6 @@ namespace weft::graph {
 // Whole records, the first of which is at byte `at` of the file. corrupt, with the wrong one's
 // byte.
 Status parse_binary_edges(std::string_view records, FileFormat format, std::uint64_t at,
-                          EdgeStore& edges);
+                          double weight_scale, EdgeStore& edges);
 
 }  // namespace weft::graph

@@ -6,11 +6,24 @@
 
 namespace weft::graph {
 
-Status parse_weight(text::Cursor& cursor, std::string_view line, Weight& weight) {
-  using text::wrong;
+Status to_weight(double value, double scale, Weight& weight) {
+  if (value < 0) return {Code::corrupt, "negative weight: shortest paths need weights from 0"};
+  const double scaled = scale == 1 ? value : std::round(value * scale);
+  const bool fits = scaled <= std::numeric_limits<Weight>::max();  // not of NaN
+  if (scale == 1 && !(fits && value == std::floor(value)))
+    return {Code::corrupt,
+            "weight is not a whole number of 32 bits: --weight-scale 1000 takes thousandths"};
+  if (!fits) return {Code::corrupt, "weight times --weight-scale is beyond 32 bits: take less"};
+  if (scaled == 0 && value > 0)
+    return {Code::corrupt, "weight above 0 that --weight-scale rounds to 0: take more"};
+  weight = static_cast<Weight>(scaled);
+  return Code::ok;
+}
+
+Status parse_weight(text::Cursor& cursor, std::string_view line, double scale, Weight& weight) {
   std::uint64_t whole = 0;
   text::Cursor quick = cursor;
-  if (parse_whole(quick, whole) == text::Parsed::number &&
+  if (scale == 1 && parse_whole(quick, whole) == text::Parsed::number &&
       whole <= std::numeric_limits<Weight>::max()) {
     cursor = quick;
     weight = static_cast<Weight>(whole);
@@ -22,13 +35,11 @@ Status parse_weight(text::Cursor& cursor, std::string_view line, Weight& weight)
   cursor.at = stop;
   const std::string ways = " (--weights none passes over weights)";
   if (error == std::errc::invalid_argument || !cursor.ends_field())
-    return wrong("expected a number as the weight" + ways, line);
-  if (value < 0) return wrong("negative weight: shortest paths need weights from 0" + ways, line);
-  if (error != std::errc() || !(value <= std::numeric_limits<Weight>::max()) ||
-      value != std::floor(value))
-    return wrong("weight is not a whole number of 32 bits: scale the weights" + ways, line);
-  weight = static_cast<Weight>(value);
-  return Code::ok;
+    return text::wrong("expected a number as the weight" + ways, line);
+  // Beyond a double, or nearer to 0 than one.
+  if (error != std::errc()) value = std::numeric_limits<double>::quiet_NaN();
+  const Status status = to_weight(value, scale, weight);
+  return status.ok() ? status : text::wrong(status.text() + ways, line);
 }
 
 }  // namespace weft::graph

@@ -24,6 +24,7 @@ struct ReadOptions {
   FileFormat format = FileFormat::automatic;
   bool wants_weights = false;    // those of the file
   std::string columns = {};      // of a table: "source,destination[,weight]"
+  double weight_scale = 1;       // weights are multiplied by it and rounded
   VertexNames* names = nullptr;  // numbers the vertices, whose ids may be any words
 };
 

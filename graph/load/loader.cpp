@@ -181,6 +181,8 @@ class Loader {
     throw_if(job_.all_reduce(named, transport::Max()));
     named_ = named != 0;
     throw_if(job_.all_reduce(num_listed_, transport::Max()));
+    num_names_ = graph_.names_ != nullptr ? graph_.names_->size() : 0;
+    throw_if(job_.all_reduce(num_names_, transport::Max()));
   }
 
   // Those of Graphalytics' file, in rank 0.
@@ -230,6 +232,7 @@ class Loader {
     const ReadOptions how{.format = options_.format,
                           .wants_weights = weighted(),
                           .columns = options_.columns,
+                          .weight_scale = options_.weight_scale,
                           .names = named_ ? graph_.names_.get() : nullptr};
     const Status status = job_.rank() == 0 ? source_->inspect(how, facts) : Status();
     throw_together(job_, status);
@@ -237,6 +240,16 @@ class Loader {
     throw_if(job_.all_gather(facts, all));
     throw_together(job_, source_->open(all[0]));
     return all[0];
+  }
+
+  // Differs with what the user says of how a file is read, as the graph does; 0: nothing.
+  std::int64_t way_of_reading() const {
+    if (options_.columns.empty() && options_.weight_scale == 1 && options_.names.empty()) return 0;
+    std::uint64_t sum = 0xcbf29ce484222325ull;  // FNV-1a
+    for (const char c : options_.columns + '\n' + std::to_string(options_.weight_scale) + '\n' +
+                            std::to_string(num_names_))
+      sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return static_cast<std::int64_t>(sum);
   }
 
   // The first file, and the identity of all of them.
@@ -253,7 +266,7 @@ class Loader {
     std::vector<Identity> all;
     throw_if(job_.all_gather(mine, all));
     facts_.bytes = all[0].bytes;
-    facts_.changed_ns = all[0].changed_ns;
+    facts_.changed_ns = all[0].changed_ns ^ way_of_reading();
   }
 
   // --- The cache.
@@ -691,6 +704,7 @@ class Loader {
   std::vector<std::string> files_;      // of edges
   std::string vertices_;                // rank 0: Graphalytics' file of them; empty: none
   std::uint64_t num_listed_ = 0;        // vertices in it
+  std::uint64_t num_names_ = 0;         // before edges are read
   bool named_ = false;                  // rank 0 numbers the vertices
   std::unique_ptr<FileSource> source_;  // the file that is read
   FileFacts first_;                     // of the first file

@@ -594,6 +594,46 @@ class Cli(unittest.TestCase):
     def edges(self, *words, **ways):
         return json.loads(self.good('info', *words, '--json', **ways))['edges']
 
+    def test_weights_that_are_no_whole_numbers(self):
+        self.write('g.wel', '0 1 0.0015\n1 2 2e-3\n0 2 1\n')
+        self.write('g.mtx', '%%MatrixMarket matrix coordinate real general\n3 3 3\n1 2 .0015\n2 3 .002\n1 3 1\n')
+        self.write('g.csv', 'weight;from;to\n0.0015;0;1\n0.002;1;2\n1.0;0;2\n')
+        self.write('g.wgemini', struct.pack('<2If2If2If', 0, 1, .0015, 1, 2, .002, 0, 2, 1))
+        self.write('g.graph', '3 3 1\n2 .0015 3 1\n1 .0015 3 .002\n2 .002 1 1\n')
+        self.write('whole.wel', '0 1 15\n1 2 20\n')
+        self.write('whole.bin', struct.pack('<6I', 0, 1, 15, 1, 2, 20))
+        scale = ['--weight-scale', '1e4']
+        for name in ('g.wel', 'g.mtx', 'g.csv', 'g.wgemini', 'g.graph'):
+            with self.subTest(name=name):
+                self.bad('weight is not a whole number of 32 bits: --weight-scale', 'sssp', name,
+                         '--source', '0', ranks=2)
+                for ranks in (1, 3):
+                    self.assertIn(' max_dist=35 at=2 ', self.good('sssp', name, '--source', '0', *scale,
+                                                                 '--out', 'r', ranks=ranks))
+                self.good('verify', 'sssp', name, 'r', '--source', '0', *scale)
+                self.good('convert', name, 'copy.bin', *scale)
+                self.assertIn(' max_dist=35 ', self.good('sssp', 'copy.bin', '--source', '0'))
+                # What is nearest: 1.5 and 2.
+                self.assertIn(' max_dist=4 ', self.good('sssp', name, '--source', '0', '--weight-scale',
+                                                        '1000'))
+                self.bad('rounds to 0: take more', 'sssp', name, '--source', '0', '--weight-scale', '10')
+                self.bad('beyond 32 bits: take less', 'sssp', name, '--source', '0', '--weight-scale',
+                         '1e10')
+        for name in ('whole.wel', 'whole.bin'):
+            self.assertIn(' max_dist=70 ', self.good('sssp', name, '--source', '0', '--weight-scale', '2'))
+        # A cache has the weights of its scale.
+        for way, far in (([], 35), (['--weight-scale', '2'], 70), ([], 35)):
+            self.assertIn(f' max_dist={far} ', self.good('sssp', 'whole.wel', '--source', '0', '--cache',
+                                                         *way))
+        for way, far in (([], 0), (['--columns', '2,1,3'], 2), ([], 0)):
+            self.assertIn(f' max_depth={far} ', self.good('bfs', 'whole.wel', '--source', '2', '--cache', *way))
+        for number in ('0', '-1', 'nan'):
+            self.bad(f'found "{number}"', 'sssp', 'g.wel', '--source', '0', '--weight-scale', number)
+        self.write('negative.graph', '2 1 1\n2 -1\n1 -1\n')
+        self.bad('negative.graph:2: negative weight', 'sssp', 'negative.graph', '--source', '0', ranks=2)
+        self.write('negative.csv', 'to,weight,from\n1,-1,0\n')
+        self.bad('negative.csv:2: negative weight', 'sssp', 'negative.csv', '--source', '0', ranks=2)
+
     def test_several_files_are_one_graph(self):
         os.mkdir(self.path('parts'))
         self.write('parts/_SUCCESS', '')
@@ -792,6 +832,8 @@ class Cli(unittest.TestCase):
                 ('with --migrate', 2, sssp + program + ['--migrate-cache', '8']),
                 ('without --migrate', 2, sssp + program + ['--migrate', '--schedule', 'fixed']),
                 ('with --out', 1, sssp + ['--out-format', 'binary']),
+                ('--weights file', 1, sssp + ['--weights', 'none', '--weight-scale', '2']),
+                ('weights of the old one', 1, ['convert', 'h.wel', 'new.el', '--weight-scale', '2']),
                 ('with --checkpoint', 1, sssp + ['--checkpoint-every', '8']),
                 ('weights: in paper', 1, ['convert', 'h.wel', 'new.el', '--weights', 'file']),
                 ('weights: in paper', 1, ['convert', 'h.wel', 'new.gemini', '--weights', 'hash']),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "graph/formats/headers.hpp"
 #include "graph/formats/metis.hpp"
 #include "graph/formats/table_text.hpp"
+#include "graph/formats/weights.hpp"
 #include "graph/load/file_source.hpp"
 #include "graph/load/graph_cache.hpp"
 #include "weft/graph.hpp"
@@ -339,6 +341,25 @@ TEST_CASE("fields of a table") {
   CHECK(fields_of("\"a\"b,c", ',').empty());
   CHECK(separator_of("a;b,\",,,,\";c") == ';');
   CHECK(separator_of("a b") == '\0');
+}
+
+TEST_CASE("what is rounded of weights, and what is refused") {
+  const auto weight = [](double value, double scale) -> std::int64_t {
+    Weight found = 0;
+    return to_weight(value, scale, found).ok() ? std::int64_t{found} : -1;
+  };
+  CHECK(weight(0, 1) == 0);
+  CHECK(weight(4294967295.0, 1) == 4294967295);
+  for (const double refused : {0.5, -1.0, -0.25, 4294967296.0, double(NAN), double(INFINITY)})
+    CHECK(weight(refused, 1) == -1);
+  CHECK(weight(0.0015, 1000) == 2);
+  CHECK(weight(0.0014, 1000) == 1);
+  CHECK(weight(0, 1000) == 0);
+  CHECK(weight(4294967, 1000) == 4294967000);
+  for (const double refused : {0.0004, -1e-9, 4294967.296, double(NAN), double(INFINITY)})
+    CHECK(weight(refused, 1000) == -1);
+  CHECK(parse("1 2 3.0\n", {.weighted = true, .weight_scale = 0.5}, true).edges == Edges{1, 2, 2});
+  CHECK(parse("1 2 1e-400\n", {.weighted = true, .weight_scale = 2}, true).status == Code::corrupt);
 }
 
 TEST_CASE("names number vertices") {

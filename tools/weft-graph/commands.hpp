@@ -46,6 +46,7 @@ struct ConvertArguments {
   FileFormat from_format = FileFormat::automatic, to_format = FileFormat::automatic;
   Weights weights = Weights::file;
   std::string columns;
+  double weight_scale = 1;
   std::string names;  // the file for the names of the vertices
   GivenOptions given;
 };

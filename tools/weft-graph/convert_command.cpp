@@ -38,6 +38,7 @@ class ConvertedEdges {
       status = sources_.back()->inspect({.format = arguments.from_format,
                                          .wants_weights = weighted_,
                                          .columns = arguments.columns,
+                                         .weight_scale = arguments.weight_scale,
                                          .names = named ? &names_ : nullptr},
                                         facts);
       if (status.ok()) status = sources_.back()->open(facts);

@@ -57,6 +57,7 @@ Status check_effects(int num_processes, const RunArguments& arguments) {
               {"--schedule", has_tasks && !migrates,
                "in --mode paper without --migrate, in --mode push of pagerank, and in bfs"},
               {"--grain", has_tasks, "in --mode paper, in --mode push of pagerank, and in bfs"},
+              {"--weight-scale", arguments.load.weights == Weights::file, "with --weights file"},
               {"--out-format", !arguments.out.empty(), "with --out"},
               {"--out-format", arguments.out_format == ResultFormat::text || !arguments.load.named,
                "without --named, as binary results have no names: convert the graph with --names"},
@@ -68,9 +69,13 @@ Status check_effects(int num_processes, const InfoArguments& arguments) {
 }
 
 Status check_effects(const ConvertArguments& arguments, FileFormat format) {
-  return check(arguments.given, {{"--weights", EdgeWriter::has_weights(format),
-                                  "where the new file has weights: in paper, gemini-weighted, wel, "
-                                  "mtx and gr"}});
+  return check(
+      arguments.given,
+      {{"--weights", EdgeWriter::has_weights(format),
+        "where the new file has weights: in paper, gemini-weighted, wel, "
+        "mtx and gr"},
+       {"--weight-scale", EdgeWriter::has_weights(format) && arguments.weights == Weights::file,
+        "where the new file has weights of the old one"}});
 }
 
 Status check_effects(const GenerateArguments& arguments) {

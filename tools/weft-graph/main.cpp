@@ -66,6 +66,11 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
   if (name == "sssp")
     command.choice("--weights", arguments.load.weights, kWeights,
                    "weights of edges: those of the file, 1, or hashed");
+  if (name == "sssp")
+    command
+        .option("--weight-scale", arguments.load.weight_scale,
+                "weights of the file are multiplied by it and rounded; 1: whole numbers alone")
+        .positive();
   if (name == "bfs" || name == "sssp") {
     command
         .option("--source", arguments.sources,
@@ -238,6 +243,10 @@ int main(int argc, char** argv) {
                          "of a table: source,destination[,weight], by name or by number from 1");
   convert_command.option("--names", conversion.names,
                          "vertices are any words: writes them here, in the order of their numbers");
+  convert_command
+      .option("--weight-scale", conversion.weight_scale,
+              "weights of the file are multiplied by it and rounded; 1: whole numbers alone")
+      .positive();
   convert_command.choice("--weights", conversion.weights, kWeights,
                          "weights of edges: those of the file, 1, or hashed");
 

@@ -648,6 +648,8 @@ class Cli(unittest.TestCase):
             self.assertEqual(self.edges('parts', ranks=ranks), 6)
             self.assertEqual(self.edges('parts/', '--cache', ranks=ranks), 6)
         self.assertTrue(os.path.exists(self.path('parts.weft-cache')))
+        self.write('a, b.el', '0 1\n')
+        self.assertEqual(self.edges('--also', 'parts/b.gr', 'parts/a.wel', '--also', 'a, b.el'), 3)
         self.good('convert', 'parts', 'all.mtx')
         self.assertEqual(self.edges('all.mtx'), 6)
         self.good('convert', 'parts/b.gr', 'two.bin', '--also', 'parts/a.wel')

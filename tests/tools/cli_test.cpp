@@ -30,6 +30,7 @@ struct Values {
   double share = 0;
   Shape shape = Shape::round;
   std::vector<int> list;
+  std::vector<std::string> again;
   std::string file;
   bool is_loud = false, is_bound = true;
 };
@@ -42,6 +43,7 @@ void add(cli::Command& command, Values& values) {
   command.option("--share", values.share).not_negative();
   command.choice("--shape", values.shape, {{"round", Shape::round}, {"square", Shape::square}});
   command.option("--list", values.list).list();
+  command.option("--again", values.again).repeated();
   command.option("FILE", values.file);
   command.flag("--loud", values.is_loud);
   command.flag("!--no-bind", values.is_bound);
@@ -55,7 +57,8 @@ TEST_CASE("options are read in their kinds") {
   add(command, values);
   const Parsed parsed =
       parse(command, {"-c", "7", "--small", "4294967295", "--bytes=3GiB", "--share", "0.5",
-                      "--shape", "square", "--list", "1,2", "file", "--loud", "--no-bind"});
+                      "--shape", "square", "--list", "1,2", "--again", "a,b", "file", "--again",
+                      "c", "--loud", "--no-bind"});
   CHECK(parsed.wrong.empty());
   CHECK_FALSE(parsed.status);
   CHECK(values.count == 7);
@@ -64,11 +67,12 @@ TEST_CASE("options are read in their kinds") {
   CHECK(values.share == 0.5);
   CHECK(values.shape == Shape::square);
   CHECK(values.list == std::vector<int>{1, 2});
+  CHECK(values.again == std::vector<std::string>{"a,b", "c"});
   CHECK(values.file == "file");
   CHECK(values.is_loud);
   CHECK_FALSE(values.is_bound);
   CHECK(command.given() == std::set<std::string>{"--count", "--small", "--bytes", "--share",
-                                                 "--shape", "--list", "FILE", "--loud",
+                                                 "--shape", "--list", "--again", "FILE", "--loud",
                                                  "--no-bind"});
 }
 

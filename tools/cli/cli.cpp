@@ -205,6 +205,11 @@ Option& Option::list() {
   return *this;
 }
 
+Option& Option::repeated() {
+  option_->allow_extra_args(false)->expected(1)->take_all();
+  return *this;
+}
+
 Option& Option::separated_by_commas() {
   option_->delimiter(',');
   return *this;

@@ -50,6 +50,8 @@ class Option {
   Option& bytes();
   // Several values in one word with commas between, so that an argument may follow.
   Option& list();
+  // One value, but the option may be given several times.
+  Option& repeated();
   // Several values, each a word or separated by commas.
   Option& separated_by_commas();
   // The default value that --help shows; without a text, the variable's value.

@@ -33,7 +33,10 @@ void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
       .option("graph", graph,
               "the graph's file, a folder of them, - for standard input, or Graphalytics' pair")
       .required();
-  command.option("--also", load.more_files, "more files of the same graph");
+  command
+      .option("--also", load.more_files,
+              "another file of the same graph; may be given several times")
+      .repeated();
   command.choice("--format", load.format, kFormats, "format of the file; auto: by its content");
   command.option("--columns", load.columns,
                  "of a table: source,destination[,weight], by name or by number from 1");
@@ -236,7 +239,10 @@ int main(int argc, char** argv) {
               "the graph's file, a folder of them, - for standard input, or Graphalytics' pair")
       .required();
   convert_command.option("to", conversion.to, "the new file").required();
-  convert_command.option("--also", conversion.more_files, "more files of the same graph");
+  convert_command
+      .option("--also", conversion.more_files,
+              "another file of the same graph; may be given several times")
+      .repeated();
   convert_command.choice("--from-format", conversion.from_format, kFormats, "format of the file");
   convert_command.choice("--format", conversion.to_format, kFormats, "format of the new file");
   convert_command.option("--columns", conversion.columns,

@@ -18,9 +18,8 @@
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
-#include "input_files.hpp"
+#include "graph_input.hpp"
 #include "load_progress.hpp"
-#include "names_file.hpp"
 #include "stream_share.hpp"
 #include "weft/exchange.hpp"
 #include "weft/graph/graph.hpp"
@@ -40,15 +39,14 @@ struct WeightedArc {
 class Loader {
  public:
   Loader(transport::Job& job, std::string path, const LoadOptions& options)
-      : job_(job), path_(std::move(path)), options_(options) {
+      : job_(job), path_(std::move(path)), options_(options), input_(job, path_, options) {
     graph_.job_ = &job;
     graph_.undirected_ = options.undirected;
   }
 
   Graph load() {
     start_team();
-    find();
-    prepare_names();
+    input_.find();
     inspect();
     is_cached_ = options_.cache && find_cache();
     if (is_cached_)
@@ -64,6 +62,7 @@ class Loader {
     if (options_.cache && !is_cached_)
       throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
     if (options_.note && job_.rank() == 0 && !note_.empty()) options_.note(note_);
+    graph_.names_ = input_.names();
     return std::move(graph_);
   }
 
@@ -140,91 +139,6 @@ class Loader {
     throw_together(job_, status);
   }
 
-  // The files, on all ranks.
-  void find() {
-    InputFiles found;
-    Status status;
-    std::string mine;
-    if (job_.rank() == 0) {
-      status = find_files(path_, options_.more_files, found);
-      for (const std::string& path : found.edges) mine += path + '\0';
-      vertices_ = found.vertices;
-      const auto is_pipe = [](const std::string& path) { return path == "-"; };
-      if (status.ok() && options_.cache &&
-          std::any_of(found.edges.begin(), found.edges.end(), is_pipe))
-        status = {Code::bad_argument, "--cache is for files, and standard input is none"};
-    }
-    throw_together(job_, status);
-    std::vector<char> letters;
-    std::vector<std::size_t> counts;
-    throw_if(job_.all_gather(std::span<const char>(mine), letters, counts));
-    for (std::size_t at = 0; at < letters.size(); at += files_.back().size() + 1)
-      files_.emplace_back(letters.data() + at);
-  }
-
-  // Those of a file, or none yet; kept by rank 0.
-  void prepare_names() {
-    Status status;
-    if (options_.named && !options_.names.empty())
-      status = {Code::bad_argument,
-                "--names is for a graph whose vertices have numbers by now, and "
-                "--named for one whose vertices get them: give one of them"};
-    else if (options_.named && options_.cache)
-      status = {Code::bad_argument, "--cache keeps no names: convert the graph with --names"};
-    if (job_.rank() == 0 && (options_.named || !options_.names.empty()))
-      graph_.names_ = std::make_shared<VertexNames>();
-    if (status.ok() && job_.rank() == 0 && !options_.names.empty())
-      status = read_names(options_.names, *graph_.names_);
-    if (status.ok() && !vertices_.empty()) status = take_vertices();
-    throw_together(job_, status);
-    std::uint64_t named = named_ || options_.named ? 1 : 0;
-    throw_if(job_.all_reduce(named, transport::Max()));
-    named_ = named != 0;
-    throw_if(job_.all_reduce(num_listed_, transport::Max()));
-    num_names_ = graph_.names_ != nullptr ? graph_.names_->size() : 0;
-    throw_if(job_.all_reduce(num_names_, transport::Max()));
-  }
-
-  // Those of Graphalytics' file, in rank 0.
-  Status take_vertices() {
-    auto names = std::make_shared<VertexNames>();
-    bool are_numbers = false;
-    const Status status = read_vertices(vertices_, *names, &are_numbers);
-    if (!status.ok()) return status;
-    num_listed_ = names->size();
-    if (!options_.names.empty())
-      return {Code::bad_argument, vertices_ + " has the vertices' names: leave out --names"};
-    if (are_numbers && !options_.named) return Code::ok;
-    if (options_.cache)
-      return {Code::bad_argument, "--cache keeps no names, which the vertices of " + vertices_ +
-                                      " have: convert the graph with --names"};
-    graph_.names_ = std::move(names);
-    named_ = true;
-    return Code::ok;
-  }
-
-  std::string unlisted() const {
-    if (graph_.names_ == nullptr || graph_.names_->size() <= num_listed_) return {};
-    return ": " +
-           std::string(graph_.names_->name(static_cast<VertexId>(num_listed_)).substr(0, 80));
-  }
-
-  // At least a vertex for each name, and none without where names were given.
-  std::uint64_t with_names(std::uint64_t num_vertices) {
-    std::uint64_t num_names = graph_.names_ != nullptr ? graph_.names_->size() : 0;
-    throw_if(job_.all_reduce(num_names, transport::Max()));
-    if (!options_.names.empty() && num_vertices > num_names)
-      throw Error({Code::corrupt, options_.names + ": has " + std::to_string(num_names) +
-                                      " names, and " + path_ + " vertices up to " +
-                                      std::to_string(num_vertices - 1) +
-                                      ": is it of another graph?"});
-    if (num_listed_ > 0 && std::max(num_vertices, num_names) > num_listed_)
-      throw_together(job_, {Code::corrupt, path_ + ": an edge has a vertex that is not among the " +
-                                               std::to_string(num_listed_) +
-                                               " of its file of vertices" + unlisted()});
-    return std::max({num_vertices, num_names, num_listed_});
-  }
-
   // All ranks open the file, of which rank 0 says what it is.
   FileFacts open(const std::string& path) {
     source_ = std::make_unique<FileSource>(path);
@@ -233,7 +147,7 @@ class Loader {
                           .wants_weights = weighted(),
                           .columns = options_.columns,
                           .weight_scale = options_.weight_scale,
-                          .names = named_ ? graph_.names_.get() : nullptr};
+                          .names = input_.numbered()};
     const Status status = job_.rank() == 0 ? source_->inspect(how, facts) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;
@@ -242,31 +156,10 @@ class Loader {
     return all[0];
   }
 
-  // Differs with what the user says of how a file is read, as the graph does; 0: nothing.
-  std::int64_t way_of_reading() const {
-    if (options_.columns.empty() && options_.weight_scale == 1 && options_.names.empty()) return 0;
-    std::uint64_t sum = 0xcbf29ce484222325ull;  // FNV-1a
-    for (const char c : options_.columns + '\n' + std::to_string(options_.weight_scale) + '\n' +
-                            std::to_string(num_names_))
-      sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return static_cast<std::int64_t>(sum);
-  }
-
-  // The first file, and the identity of all of them.
   void inspect() {
-    facts_ = first_ = open(files_[0]);
+    facts_ = first_ = open(input_.files()[0]);
     note_ = source_->note();
-    struct Identity {
-      std::uint64_t bytes = 0;
-      std::int64_t changed_ns = 0;
-    } mine;
-    Status status;
-    if (job_.rank() == 0) status = identify(files_, mine.bytes, mine.changed_ns);
-    throw_together(job_, status);
-    std::vector<Identity> all;
-    throw_if(job_.all_gather(mine, all));
-    facts_.bytes = all[0].bytes;
-    facts_.changed_ns = all[0].changed_ns ^ way_of_reading();
+    input_.identify(facts_);
   }
 
   // --- The cache.
@@ -305,7 +198,7 @@ class Loader {
 
   void read_cache() {
     graph_.num_vertices_ = static_cast<VertexId>(cache_header_.num_vertices);
-    if (with_names(cache_header_.num_vertices) != cache_header_.num_vertices)
+    if (input_.with_names(cache_header_.num_vertices) != cache_header_.num_vertices)
       throw Error(cache_wrong("it has fewer vertices than there are names"));
     throw_if(check_memory(job_,
                           (bytes_for(cache_header_.num_edges, cache_header_.num_vertices) -
@@ -390,7 +283,8 @@ class Loader {
 
   void read() {
     for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
-    for (std::size_t i = 0; i < files_.size(); ++i) read(i == 0 ? first_ : open(files_[i]));
+    for (std::size_t i = 0; i < input_.files().size(); ++i)
+      read(i == 0 ? first_ : open(input_.files()[i]));
   }
 
   // Entries in this rank's stores.
@@ -468,7 +362,7 @@ class Loader {
     throw_if(job_.all_reduce(num_read, std::plus<>()));
     throw_if(job_.all_reduce(largest, transport::Max()));
     largest = std::max(largest, num_rows_);
-    if (num_read > 0) largest = with_names(largest);
+    if (num_read > 0) largest = input_.with_names(largest);
     if (num_read == 0) throw Error({Code::corrupt, path_ + ": holds no edges"});
     // The limit exceeds any memory, and no number of bytes computed below wraps.
     if (largest > kMostVertices)
@@ -478,10 +372,17 @@ class Loader {
     num_read_ = num_read;
     const std::uint64_t places =
         counts_apart() ? largest * 4 * static_cast<unsigned>(graph_.num_threads()) : 0;
-    throw_if(check_memory(job_,
-                          places + bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
-                              bytes_for(num_read, 0) / static_cast<unsigned>(job_.size()) / 3,
-                          path_.c_str()));
+    Status status =
+        check_memory(job_,
+                     places + bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
+                         bytes_for(num_read, 0) / static_cast<unsigned>(job_.size()) / 3,
+                     path_.c_str());
+    // Each edge has two vertices at most; the others are holes between the ids.
+    if (!status.ok() && largest / 2 > num_read)
+      status = {status.code(), status.text() +
+                                   "; most of its vertices have no edges: --named numbers "
+                                   "those that have"};
+    throw_if(status);
   }
 
   // True if the threads of the only rank count edges apart, so that they need not wait for each
@@ -701,11 +602,7 @@ class Loader {
   transport::Job& job_;
   std::string path_;
   const LoadOptions& options_;
-  std::vector<std::string> files_;      // of edges
-  std::string vertices_;                // rank 0: Graphalytics' file of them; empty: none
-  std::uint64_t num_listed_ = 0;        // vertices in it
-  std::uint64_t num_names_ = 0;         // before edges are read
-  bool named_ = false;                  // rank 0 numbers the vertices
+  GraphInput input_;
   std::unique_ptr<FileSource> source_;  // the file that is read
   FileFacts first_;                     // of the first file
   FileFacts facts_;                     // the same, with the identity of all

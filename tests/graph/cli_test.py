@@ -903,7 +903,8 @@ class Cli(unittest.TestCase):
     def test_too_little_memory(self):
         self.write('far.el', '0 4294967294\n')
         limit = ('sh', '-c', 'ulimit -v 6000000; exec "$@"', 'sh')
-        self.bad('MiB', 'wcc', 'far.el', prefix=limit)
+        self.bad('--named numbers those that have', 'wcc', 'far.el', prefix=limit)
+        self.assertIn('components=1 ', self.good('wcc', 'far.el', '--named', prefix=limit))
 
         self.write('g.el', '0 1\n1 2\n')
         limit = ('sh', '-c', 'ulimit -v 400000; exec "$@"', 'sh')

@@ -441,7 +441,7 @@ TEST_CASE("METIS's lines may be cut between any two fields") {
     CHECK(reader.lines() == 5);
   }
   for (const char* bad : {"", "%\n", "4\n", "0 3\n", "4 3 2\n", "4 3 1111\n", "4 3 11 1 1\n",
-                          "4 3 11 9999\n", "-4 3\n", "4 x\n", "4294967295 1\n"}) {
+                          "4 3 11 9999\n", "-4 3\n", "4 x\n", "18446744073709551615 1\n"}) {
     INFO(bad);
     CHECK_FALSE(parse_metis_header(bad, rules, header).ok());
   }

@@ -85,7 +85,8 @@ Status detect_text(const FileSample& sample, FileFormat& format, std::string& re
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const char line_end = line_end_of(text);
   const FileFormat named = is_binary(sample.named) ? FileFormat::automatic : sample.named;
-  const std::string first = text::lower(std::string(text.substr(0, 16)));
+  const std::size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  const std::string first = text::lower(std::string(text.substr(begin, 16)));
   if (first.starts_with("%%matrixmarket") || first.starts_with("%matrixmarket")) {
     format = FileFormat::matrix_market;
     reason = "its first line is a MatrixMarket header";

@@ -64,7 +64,9 @@ Status parse_line(const char* begin, const char* end, const TextRules& rules, Ed
   Weight weight = 1;
   if (rules.weighted && edges.weighted()) {
     if (!cursor.is_at_end()) {
-      if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight); !status.ok()) return status;
+      if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight);
+          !status.ok())
+        return status;
     } else if (rules.needs_weights) {
       return wrong("expected source, destination and weight", line);
     }

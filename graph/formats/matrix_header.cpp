@@ -40,7 +40,8 @@ Status parse_matrix_header(std::string_view head, bool wants_weights, TextRules&
       rules.symmetric = symmetry != "general";
       continue;
     }
-    if (line.find_first_not_of(" \t") == std::string_view::npos || line[0] == '%') continue;
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (begin == std::string_view::npos || line[begin] == '%') continue;
     std::uint64_t rows = 0, columns = 0;
     std::string more;
     if (line.find('-') != std::string_view::npos ||

@@ -136,7 +136,9 @@ Status MetisReader::add_field(text::Cursor& field, std::string_view shown, EdgeS
   Weight weight = 1;
   if (awaits_weight_) {
     if (edges.weighted())
-      if (const Status status = parse_weight(field, shown, rules_.weight_scale, weight); !status.ok()) return status;
+      if (const Status status = parse_weight(field, shown, rules_.weight_scale, weight);
+          !status.ok())
+        return status;
   } else {
     std::uint64_t number = 0;
     if (!text::to_whole(shown, number) || number == 0 || number > rules_.num_rows)

@@ -116,7 +116,8 @@ Status parse_table_line(std::string_view line, const TextRules& rules, VertexNam
   Weight weight = 1;
   if (weighted && !lacks_weight) {
     text::Cursor cursor = text::cursor_of(weight_text);
-    if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight); !status.ok()) return status;
+    if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight); !status.ok())
+      return status;
     if (!cursor.is_at_end()) return text::wrong("expected a number as the weight", line);
   }
   edges.add(vertices[0], vertices[1], weight);

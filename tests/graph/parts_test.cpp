@@ -225,8 +225,9 @@ TEST_CASE("headers of MatrixMarket files") {
   CHECK(rules.num_rows == 5);
   CHECK(rules.num_entries == 1);
   TextRules capitals;
-  CHECK(
-      read("%MATRIXMARKET MATRIX COORDINATE REAL GENERAL\r\n \r\n5 5 1\r\n1 2 3\n", capitals).ok());
+  CHECK(read(" %MATRIXMARKET MATRIX COORDINATE REAL GENERAL\r\n \r\n  % c\r\n5 5 1\r\n1 2 3\n",
+             capitals)
+            .ok());
   CHECK(capitals.weighted);
   CHECK_FALSE(capitals.symmetric);
   TextRules complex;
@@ -386,6 +387,7 @@ TEST_CASE("what a file is, is told by its first bytes") {
   };
   CHECK(told("0 1\n1 2\n") == "el");
   CHECK(told("\xef\xbb\xbf%MatrixMarket MATRIX coordinate\n") == "mtx");
+  CHECK(told(" %MatrixMarket matrix coordinate pattern symmetric\n") == "mtx");
   CHECK(told("c x\r\np sp 1 1\r\n", FileFormat::edge_list) == "gr");
   CHECK(told("3 2\n2\n1 3\n2\n") == "metis");
   CHECK(told("%c\r3 2 11\r9 2 5\r9 1 5 3 5\r9 2 5\r", FileFormat::paper_binary) == "metis");

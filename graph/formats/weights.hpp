@@ -6,8 +6,8 @@
 namespace weft::graph {
 
 // `value` times `scale`, rounded to the nearest whole number. With a scale of 1 nothing is rounded:
-// what is no whole number is refused. corrupt for negative numbers, those beyond the type, and those
-// that would become 0 without being it; the text says what to do.
+// what is no whole number is refused. corrupt for negative numbers, those beyond the type, and
+// those that would become 0 without being it; the text says what to do.
 Status to_weight(double value, double scale, Weight& weight);
 
 // The number at `cursor`, a field of `line`, as a weight.

@@ -75,8 +75,8 @@ struct LoadOptions {
   // Of a table: "source,destination[,weight]", by name or by number from 1. Empty: by names that
   // are known, or the first two.
   std::string columns = {};
-  // Weights of the file are multiplied by it and rounded to the nearest whole number; with 1 what is
-  // no whole number is refused.
+  // Weights of the file are multiplied by it and rounded to the nearest whole number; with 1 what
+  // is no whole number is refused.
   double weight_scale = 1;
   // The vertices of an edge list or a table are any words, and get numbers in their order;
   // Graph::names() has them.

@@ -16,6 +16,7 @@ SETUP = ['-Dtests=enabled', '-Dunity=on', '-Dunity_size=12', '-Doptimization=1',
          '-Db_ndebug=false', '-Dwerror=true', '--prefix', os.path.join(FOLDER, 'stage')]
 # The tests of a folder whose name does not say it, the longest path first.
 FOLDERS = [('libcomm/launcher', ['job/']), ('libcomm/include', ['base/public_headers']),
+           ('libcomm/multicast', ['mcast/', 'coll/multicast']),
            ('libcomm/mpi', ['mpi/', 'mpi:']), ('coll/offload', ['offload/']),
            ('coll/switch', ['offload/']), ('coll', ['coll/']), ('mcast/routing', ['mcast_routing/']),
            ('mcast', ['mcast/']), ('graph', ['graph/']), ('objstore', ['objstore/']),

@@ -22,7 +22,7 @@ std::string list(std::uint32_t mask, std::size_t count, Name&& name_of, T) {
 std::string offload_text(const Settings& settings) {
   const std::string& mode = settings.text(Setting::offload);
   if (mode == "off") return "  off; WEFT_OFFLOAD=node or socket turns it on\n";
-  std::string when = "where the model says that the switch is faster";
+  std::string when = "where it is faster, as measured";
   if (settings.text(Setting::offload_when) == "force")
     when = "always";
   else if (const auto lengths = lengths_of(settings.text(Setting::offload_when)))
@@ -31,9 +31,9 @@ std::string offload_text(const Settings& settings) {
   const std::string& name = settings.text(Setting::offload_switch);
   if (is_placement(name))
     return text + fmt::format("  switches are those that {} names for each rank\n", name);
-  const auto address = innet::parse_address(name);
-  if (!address)
-    return text + fmt::format("  not usable: WEFT_OFFLOAD_SWITCH={} is no ADDRESS:PORT\n", name);
+  std::string why;
+  const auto address = find_switch(name, why);
+  if (!address) return text + fmt::format("  not usable: WEFT_OFFLOAD_SWITCH: {}\n", why);
   Link link;
   if (const Status status = link.open(*address); !status)
     return text + fmt::format("  not usable: {}\n", status.text());

@@ -68,10 +68,10 @@ bool find_location(tagged::Engine& engine, Mode mode, Location& location, std::s
   }
   location.node = engine.job().member(engine.rank()).first_on_host;
   location.socket = mode == Mode::socket ? own_socket() : 0;
-  const auto address = parse_address(tor);
+  const auto address = find_switch(tor, error);
   if (!address) {
-    error = tor.empty() ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT)"
-                        : fmt::format("WEFT_OFFLOAD_SWITCH={} is no ADDRESS:PORT", tor);
+    error = tor.empty() ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT or NAME:PORT)"
+                        : fmt::format("WEFT_OFFLOAD_SWITCH: {}", error);
     return false;
   }
   location.tor = *address;

@@ -1,9 +1,12 @@
 #include "coll/offload/placement.hpp"
 
 #include <fmt/core.h>
+#include <netdb.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -38,10 +41,35 @@ Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted) {
   return std::ranges::all_of(tors, fits) ? wanted : Mode::node;
 }
 
+std::optional<Address> find_switch(const std::string& text, std::string& error) {
+  if (const auto address = innet::parse_address(text)) return address;
+  const std::size_t colon = text.rfind(':');
+  error = fmt::format("\"{}\" is no ADDRESS:PORT and no NAME:PORT", text);
+  if (colon == 0 || colon == std::string::npos) return {};
+  // An address with this port says whether it is one.
+  const auto port = innet::parse_address("127.0.0.1" + text.substr(colon));
+  if (!port) return {};
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const std::string name = text.substr(0, colon);
+  if (const int failed = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); failed != 0) {
+    error = fmt::format("the switch \"{}\": {} (it needs an IPv4 address)", name,
+                        ::gai_strerror(failed));
+    return {};
+  }
+  Address address = *port;
+  address.ipv4 = ntohl(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr);
+  ::freeaddrinfo(found);
+  return address;
+}
+
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error) {
   locations.assign(static_cast<std::size_t>(size), Location{});
   std::vector<bool> seen(static_cast<std::size_t>(size));
+  std::map<std::string, std::optional<Address>> switches;
   std::istringstream lines{std::string(text)};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
@@ -57,13 +85,14 @@ bool read_placement(std::string_view text, int size, std::vector<Location>& loca
     const std::string single = std::to_string(first);
     if (read < 1 || read > 2 || (read == 1 && ranks != single) || first < 0 || last < first ||
         last >= size || !(words >> location.node >> location.socket >> address) || words >> more) {
-      error = fmt::format("line {}: not RANK[-RANK] NODE SOCKET ADDRESS:PORT with ranks below {}",
+      error = fmt::format("line {}: not RANK[-RANK] NODE SOCKET SWITCH:PORT with ranks below {}",
                           number, size);
       return false;
     }
-    const auto tor = innet::parse_address(address);
-    if (!tor) {
-      error = fmt::format("line {}: \"{}\" is no ADDRESS:PORT", number, address);
+    // Every name is asked for once.
+    auto& tor = switches[address];
+    if (std::string why; !tor && !(tor = find_switch(address, why))) {
+      error = fmt::format("line {}: {}", number, why);
       return false;
     }
     location.tor = *tor;
@@ -181,29 +210,5 @@ Tree grow(const std::vector<Report>& leaders, bool ordered) {
   }
   return tree;
 }
-
-namespace regular {
-
-std::vector<int> mrr(int sockets, int processes) {
-  std::vector<int> ranks;
-  for (int i = 0; i < sockets; ++i) ranks.push_back(i * processes);
-  return ranks;
-}
-std::vector<int> nmrr(int sockets, int nodes, int processes) {
-  std::vector<int> ranks;
-  for (int i = sockets; i < nodes * sockets; ++i) ranks.push_back(i * processes);
-  return ranks;
-}
-int mrr_of(int nmrr_index, int sockets) { return (nmrr_index - 1) % sockets + 1; }
-std::vector<int> nmrr_of(int mrr_index, int sockets, int nodes) {
-  std::vector<int> indices;
-  for (int k = 0; k <= nodes - 2; ++k) indices.push_back(k * sockets + mrr_index);
-  return indices;
-}
-int ring_next(int index, int sockets, int nodes_under_tor) {
-  return index <= (nodes_under_tor - 1) * sockets ? index + sockets : (index - 1) % sockets + 1;
-}
-
-}  // namespace regular
 
 }  // namespace weft::offload

@@ -26,9 +26,13 @@ std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode 
 // than it has children.
 Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted);
 
+// The switch of a text "ADDRESS:PORT" or "NAME:PORT", whose name is asked for. Returns nothing,
+// with the problem in `error`, if it is neither, or there is no such name.
+std::optional<innet::Address> find_switch(const std::string& text, std::string& error);
+
 // Returns true if the setting that names the switch is the path of a placement file.
 inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }
-// Reads a placement file for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET ADDRESS:PORT`; empty
+// Reads a placement file for `size` ranks. Lines: `RANK[-RANK] NODE SOCKET SWITCH:PORT`; empty
 // lines and comments from # on are skipped. Every rank must appear once, or `error` gives the
 // problem.
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
@@ -58,14 +62,5 @@ Tree grow(const std::vector<Report>& leaders, bool ordered);
 // The order in which ordered mode adds the leaders' contributions: sums within each entry from left
 // to right, then the entries from left to right. The hosts' own algorithm keeps it too.
 std::vector<std::vector<int>> order_of_sums(const std::vector<innet::Address>& tors);
-
-// The paper's regular case: S nodes of N sockets of P processes, ranks one after the other.
-namespace regular {
-std::vector<int> mrr(int sockets, int processes);                 // (1)
-std::vector<int> nmrr(int sockets, int nodes, int processes);     // (2)
-int mrr_of(int nmrr_index, int sockets);                          // (3), indices from 1
-std::vector<int> nmrr_of(int mrr_index, int sockets, int nodes);  // (4), indices from 1
-int ring_next(int index, int sockets, int nodes_under_tor);       // (5) and (6), indices from 1
-}  // namespace regular
 
 }  // namespace weft::offload

@@ -18,7 +18,8 @@ void Trials::decide(std::size_t bytes, const Times& sums) noexcept {
 
 bool Trials::next_is_by_switch(std::size_t bytes, bool guess) noexcept {
   Class& item = of(bytes);
-  if (item.num_calls > kTrial + kBetween) {
+  if (item.num_calls > kTrial + (item.is_tried_twice ? kBetween : kBeforeSecond)) {
+    item.is_tried_twice = true;
     item.num_calls = 0;
     item.times = {kUnknownNs, kUnknownNs};
   }

@@ -1,5 +1,7 @@
 // Both state machines through a network of bad luck: results are exact, or the hosts compute, and
 // never both.
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 
 #include "offload/network.hpp"
@@ -126,6 +128,32 @@ struct World {
   std::unique_ptr<Hosts> hosts;
   std::map<std::size_t, std::uint32_t> host_ops;
 };
+
+// The paper's regular case, formulas (1) to (6): S nodes of N sockets of P processes, ranks one
+// after the other. Indices are from 1.
+namespace regular {
+
+std::vector<int> mrr(int sockets, int processes) {
+  std::vector<int> ranks;
+  for (int i = 0; i < sockets; ++i) ranks.push_back(i * processes);
+  return ranks;
+}
+std::vector<int> nmrr(int sockets, int nodes, int processes) {
+  std::vector<int> ranks;
+  for (int i = sockets; i < nodes * sockets; ++i) ranks.push_back(i * processes);
+  return ranks;
+}
+int mrr_of(int nmrr_index, int sockets) { return (nmrr_index - 1) % sockets + 1; }
+std::vector<int> nmrr_of(int mrr_index, int sockets, int nodes) {
+  std::vector<int> indices;
+  for (int k = 0; k <= nodes - 2; ++k) indices.push_back(k * sockets + mrr_index);
+  return indices;
+}
+int ring_next(int index, int sockets, int nodes_under_tor) {
+  return index <= (nodes_under_tor - 1) * sockets ? index + sockets : (index - 1) % sockets + 1;
+}
+
+}  // namespace regular
 
 const Luck kGood{};
 Luck bad(double loss) { return {loss, 0.05, 5'000, 40'000, 0.02, 30'000'000}; }
@@ -384,7 +412,6 @@ TEST_CASE("a switch refuses what it has no room for, and forgets dead groups") {
 }
 
 TEST_CASE("the paper's worked example: N=2, S=9, P=4") {
-  namespace regular = offload::regular;
   CHECK(regular::mrr(2, 4) == std::vector{0, 4});
   CHECK(regular::nmrr(2, 9, 4) ==
         std::vector{8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 68});
@@ -425,6 +452,26 @@ TEST_CASE("sockets have one leader where a switch has children enough, else node
           (nodes <= 64 ? offload::Mode::socket : offload::Mode::node));
     CHECK(offload::mode_that_fits(locations, offload::Mode::node) == offload::Mode::node);
   }
+}
+
+TEST_CASE("a switch is given by its address or its name") {
+  std::string error;
+  const auto by_name = offload::find_switch("localhost:9000", error);
+  REQUIRE(by_name);
+  CHECK(innet::text(*by_name) == "127.0.0.1:9000");
+  CHECK(offload::find_switch("10.1.2.3:80", error) == innet::parse_address("10.1.2.3:80"));
+  for (const char* wrong : {"", ":", ":9000", "localhost", "localhost:", "localhost:0",
+                            "localhost:65536", "localhost:9000x", "10.1.2:3:"}) {
+    INFO(wrong);
+    error.clear();
+    CHECK_FALSE(offload::find_switch(wrong, error));
+    CHECK(error == fmt::format("\"{}\" is no ADDRESS:PORT and no NAME:PORT", wrong));
+  }
+  CHECK_FALSE(offload::find_switch("no-such-name.invalid:9000", error));
+  CHECK(error.find("the switch \"no-such-name.invalid\": ") == 0);
+  std::vector<offload::Location> locations;
+  CHECK(offload::read_placement("0-1 0 0 localhost:1\n2 1 0 127.0.0.1:1\n", 3, locations, error));
+  CHECK(locations[0].tor == locations[2].tor);
 }
 
 TEST_CASE("a placement file says what is wrong with it") {

@@ -1,106 +1,10 @@
 #pragma once
-// The four algorithms of weft-graph. All are collective, called by the thread that loaded the
-// graph, and throw weft::Error as processEdges does. Results are values of the rank's own vertices.
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <utility>
-#include <vector>
-
-#include "weft/graph.hpp"
-#include "weft/graph/owned_array.hpp"
+// The algorithms of weft/graph/algorithms.hpp as vertex programs, which Mode::paper stands for.
+#include "weft/graph/algorithms.hpp"
 
 namespace weft::graph {
 
-enum class Mode {
-  paper,  // vertex programs over processEdges, as in the RGraph paper
-  push,   // the fastest algorithm that needs no edges by destination
-  pull,   // the algorithm that reads edges by destination, if there is one
-  automatic,
-};
-
-inline constexpr std::uint32_t kUnreached = std::numeric_limits<std::uint32_t>::max();
-inline constexpr std::uint64_t kFar = std::numeric_limits<std::uint64_t>::max();
-
-struct RunOptions {
-  Mode mode = Mode::automatic;
-  StepOptions step;
-  std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
-  // Rank 0 calls it during long runs, once a second.
-  std::function<void(const char* what, std::uint64_t step)> progress = {};
-
-  // Checkpoints. After every save_every-th step except the last, the result holds the present state
-  // and all ranks call save(step), which may throw. 0: never.
-  std::uint32_t save_every = 0;
-  std::function<void(std::uint32_t step)> save = {};
-  // Resumes from the state in the result, which was saved after this step. 0: from the beginning.
-  std::uint32_t resume_step = 0;
-  bool saves_after(std::uint32_t step) const { return save_every > 0 && step % save_every == 0; }
-};
-
-// Breadth-first search along edges out.
-struct Bfs {
-  explicit Bfs(const Graph& graph) : depth(graph), parent(graph) {}
-  OwnedArray<std::uint32_t> depth;  // kUnreached: not reached
-  OwnedArray<VertexId> parent;      // of the source: itself; kNoVertex: not reached
-  std::uint32_t num_steps = 0;
-};
-struct BfsSummary {
-  std::uint64_t reached = 0, sum_depth = 0, max_depth = 0, reached_edges = 0;
-};
-BfsSummary summarize(const Graph& graph, const Bfs& result);
-
-// Shortest paths from one source.
-struct Sssp {
-  explicit Sssp(const Graph& graph) : distance(graph) {}
-  OwnedArray<std::uint64_t> distance;  // kFar: not reached
-  std::uint32_t num_steps = 0;
-};
-struct SsspSummary {
-  std::uint64_t reached = 0, sum_distance = 0, max_distance = 0;
-  VertexId farthest = kNoVertex;  // a vertex at the largest distance
-};
-SsspSummary summarize(const Graph& graph, const Sssp& result);
-
-// Weakly connected components, each named by its smallest vertex.
-struct Wcc {
-  explicit Wcc(const Graph& graph) : component(graph) {}
-  OwnedArray<VertexId> component;
-  std::uint32_t num_steps = 0;
-};
-struct WccSummary {
-  std::uint64_t components = 0, largest = 0, singletons = 0, sum_min_labels = 0;
-};
-WccSummary summarize(const Graph& graph, const Wcc& result);
-
-// PageRank as Gemini counts it: every vertex begins with 1; in an iteration it gives its value,
-// divided by its edges out, along each of them, and becomes 0.15 + 0.85 times what it gets.
-struct PageRank {
-  explicit PageRank(const Graph& graph) : rank(graph) {}
-  OwnedArray<double> rank;
-  std::uint32_t num_steps = 0;
-};
-struct PageRankSummary {
-  double sum = 0;
-  std::vector<std::pair<VertexId, double>> top;  // the ten largest
-};
-PageRankSummary summarize(const Graph& graph, const PageRank& result);
-struct PageRankOptions {
-  std::uint32_t iterations = 20;
-  double tolerance = 0;  // ends when all vertices together change by less; 0: after `iterations`
-};
-
-inline constexpr double kDamping = 0.85;
-
-// The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
-// paper: the other modes have none.
-void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
-void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
-void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
-              PageRank& result);
-void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
-
-// Vertex programs (vertex_programs.cpp). wcc needs an undirected graph.
+// vertex_programs.cpp. wcc needs an undirected graph.
 void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
 void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
 void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,

@@ -6,6 +6,7 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
+#include "graph/common/gather.hpp"
 
 namespace weft::graph {
 namespace {
@@ -36,7 +37,7 @@ class Puller {
       if (options.progress) options.progress("pagerank", result_.num_steps);
       if (graph_.job().size() > 1) {
         throw_if(graph_.job().barrier());
-        fetch(given_[now]);
+        gather_all(graph_, given_[now], all_);
       }
       const bool saves = options.saves_after(result_.num_steps);
       // A vertex without incoming edges is the same in all iterations, and in both arrays after
@@ -63,23 +64,6 @@ class Puller {
           visit(static_cast<VertexId>(graph_.first() + i), static_cast<std::size_t>(thread));
       });
     });
-  }
-
-  // Copies the shares of all vertices into local memory, which has huge pages.
-  void fetch(OwnedArray<double>& given) {
-    const auto& cut = graph_.cut();
-    const int size = graph_.job().size(), rank = graph_.job().rank();
-    std::copy_n(given.data(), graph_.num_owned(), &all_[graph_.first()]);
-    Code failed = Code::ok;
-    for (int step = 1; step < size; ++step) {
-      const auto owner = static_cast<std::size_t>((rank + step) % size);
-      const std::size_t bytes = (cut[owner + 1] - cut[owner]) * sizeof(double);
-      if (bytes == 0) continue;
-      const Code code = graph_.job().rdma_read(0, given.remotes()[owner], &all_[cut[owner]], bytes);
-      if (code != Code::ok) failed = code;
-    }
-    // The next barrier reports a lost rank to all.
-    if (failed != Code::ok && failed != Code::peer_lost) throw Error(failed);
   }
 
   // Four sums at a time, as an addition waits for the one before it longer than for its value.

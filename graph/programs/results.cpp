@@ -118,5 +118,9 @@ Status write_result(const Graph& graph, const PageRank& result, ResultFormat for
                     const std::string& path) {
   return write_file(graph, format, path, Column<double>{result.rank});
 }
+Status write_result(const Graph& graph, const Cdlp& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, Column<VertexId>{result.label, true});
+}
 
 }  // namespace weft::graph

@@ -1,11 +1,12 @@
 #include "serial.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <queue>
 #include <utility>
 
-#include "algorithms.hpp"
+#include "weft/graph/algorithms.hpp"
 
 namespace weft::graph::serial {
 
@@ -94,6 +95,33 @@ std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, doubl
     }
   }
   return ranks;
+}
+
+// By a sorted list of the votes for each vertex.
+std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations) {
+  std::vector<VertexId> labels(graph.num_vertices());
+  std::iota(labels.begin(), labels.end(), VertexId{0});
+  std::vector<std::vector<VertexId>> votes(labels.size());
+  for (std::uint32_t i = 0; i < iterations; ++i) {
+    for (VertexId v = 0; v < graph.num_vertices(); ++v)
+      for (const auto& [to, weight] : graph.out_edges(v)) {
+        votes[v].push_back(labels[to]);
+        if (!graph.undirected()) votes[to].push_back(labels[v]);
+      }
+    for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+      std::vector<VertexId>& mine = votes[v];
+      std::sort(mine.begin(), mine.end());
+      std::size_t most = 0;
+      for (std::size_t begin = 0, end = 0; begin < mine.size(); begin = end) {
+        while (end < mine.size() && mine[end] == mine[begin]) ++end;
+        if (end - begin <= most) continue;
+        most = end - begin;
+        labels[v] = mine[begin];
+      }
+      mine.clear();
+    }
+  }
+  return labels;
 }
 
 }  // namespace weft::graph::serial

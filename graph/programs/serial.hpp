@@ -1,5 +1,5 @@
 #pragma once
-// Serial versions of the four algorithms, which verify results. They share with the others only the
+// Serial versions of the algorithms, which verify results. They share with the others only the
 // rows that loadGraph made, in a job of one.
 #include <cstdint>
 #include <vector>
@@ -13,5 +13,7 @@ std::vector<std::uint64_t> sssp_distances(const Graph& graph, VertexId source);
 // Components are named by their smallest vertex; edges count in both directions.
 std::vector<VertexId> components(const Graph& graph);
 std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance);
+// Label propagation; the graph needs no edges in.
+std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
 
 }  // namespace weft::graph::serial

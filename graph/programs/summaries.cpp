@@ -41,16 +41,23 @@ SsspSummary summarize(const Graph& graph, const Sssp& result) {
   return {sums[0], sums[1], sum.max_distance, sum.farthest};
 }
 
-WccSummary summarize(const Graph& graph, const Wcc& result) {
-  // Members of each component, added up by the owners of their names.
+namespace {
+
+// Vertices of the same name.
+struct Groups {
+  std::uint64_t num = 0, largest = 0, singletons = 0, sum_names = 0;
+};
+
+Groups groups_of(const Graph& graph, const OwnedArray<VertexId>& names) {
+  // Members of each group, added up by the owners of their names.
   VertexArray<std::uint64_t> members(graph, 0);
   VertexSet in(graph), out(graph);
-  WccSummary sum;
+  Groups groups;
   for (VertexId v = graph.first(); v < graph.last(); ++v) {
-    const VertexId name = result.component[v];
+    const VertexId name = names[v];
     ++members[name];
     if (!graph.owns(name)) out.insert(name);
-    sum.sum_min_labels += name;
+    groups.sum_names += name;
   }
   if (graph.job().size() > 1)
     processEdges(
@@ -61,14 +68,26 @@ WccSummary summarize(const Graph& graph, const Wcc& result) {
         });
   for (VertexId v = graph.first(); v < graph.last(); ++v) {
     if (members[v] == 0) continue;
-    ++sum.components;
-    sum.largest = std::max(sum.largest, members[v]);
-    sum.singletons += members[v] == 1 ? 1 : 0;
+    ++groups.num;
+    groups.largest = std::max(groups.largest, members[v]);
+    groups.singletons += members[v] == 1 ? 1 : 0;
   }
-  std::uint64_t sums[] = {sum.components, sum.singletons, sum.sum_min_labels};
+  std::uint64_t sums[] = {groups.num, groups.singletons, groups.sum_names};
   throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
-  throw_if(graph.job().all_reduce(sum.largest, transport::Max()));
-  return {sums[0], sum.largest, sums[1], sums[2]};
+  throw_if(graph.job().all_reduce(groups.largest, transport::Max()));
+  return {sums[0], groups.largest, sums[1], sums[2]};
+}
+
+}  // namespace
+
+WccSummary summarize(const Graph& graph, const Wcc& result) {
+  const Groups groups = groups_of(graph, result.component);
+  return {groups.num, groups.largest, groups.singletons, groups.sum_names};
+}
+
+CdlpSummary summarize(const Graph& graph, const Cdlp& result) {
+  const Groups groups = groups_of(graph, result.label);
+  return {groups.num, groups.largest, groups.sum_names};
 }
 
 PageRankSummary summarize(const Graph& graph, const PageRank& result) {

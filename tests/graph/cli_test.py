@@ -36,6 +36,9 @@ EPINIONS = {
 }
 OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
            'wcc': [], 'pagerank': []}
+# Those that run in one way alone.
+ONE_WAY = {'cdlp': ['--iterations', '7']}
+HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ['paper', 'auto']
 
 
@@ -133,7 +136,7 @@ class Cli(unittest.TestCase):
 
     def test_results_are_verified(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '12')
-        for algorithm, options in {**OPTIONS, 'sssp': ['--source', '0']}.items():
+        for algorithm, options in {**ONE_WAY, **OPTIONS, 'sssp': ['--source', '0']}.items():
             for form in ('text', 'binary'):
                 for ranks in (1, 3):
                     self.good(algorithm, 'g.bin', *options, '--out', 'r', '--out-format', form,
@@ -158,6 +161,43 @@ class Cli(unittest.TestCase):
         self.write('wrong', '\n'.join(lines) + '\n')
         self.bad('its parent is not', 'verify', 'bfs', 'g.bin', 'wrong', '--source', '0')
         self.bad('vertex 50', 'verify', 'bfs', 'g.bin', 'short', '--source', '0')
+
+    def test_algorithms_with_one_way(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '8', '--permute')
+        for algorithm, options in ONE_WAY.items():
+            for more in ([], ['--undirected']):
+                results = set()
+                for ranks, threads in ((1, 1), (1, 2), (2, 1), (3, 2)):
+                    with self.subTest(algorithm=algorithm, more=more, ranks=ranks, threads=threads):
+                        summary = self.good(algorithm, 'g.bin', *options, *more, '--threads', threads, '--out', 'r',
+                                            ranks=ranks)
+                        with open(self.path('r'), encoding='utf-8') as file:
+                            lines = file.read()
+                        results.add((summary.partition(' seconds=')[0], lines))
+                        self.good('verify', algorithm, 'g.bin', 'r', *options, *more)
+                self.assertEqual(len(results), 1, algorithm)
+                # One other value is found, whose ever it is.
+                vertex, _, value = lines.splitlines()[77].partition(' ')
+                self.assertEqual(vertex, '77')
+                self.write('wrong', lines.replace(f'\n77 {value}\n', f'\n77 {int(float(value)) + 1}\n'))
+                self.bad('vertex 77: ', 'verify', algorithm, 'g.bin', 'wrong', *options, *more)
+            self.bad('--mode', algorithm, 'g.bin', *options, '--mode', 'push', ranks=2)
+
+    def test_examples_of_graphalytics(self):
+        folder = os.path.join(HERE, 'graphalytics')
+        for kind, more in (('directed', []), ('undirected', ['--undirected'])):
+            for algorithm, options, name in (('cdlp', ['--iterations', '2'], 'CDLP'),):
+                with open(os.path.join(folder, f'example-{kind}-{name}'), encoding='utf-8') as file:
+                    right = dict(line.split() for line in file)
+                for ranks, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (5, 1), (5, 2)):
+                    with self.subTest(kind=kind, algorithm=algorithm, ranks=ranks, threads=threads):
+                        self.good(algorithm, os.path.join(folder, f'example-{kind}.e'), *options, *more,
+                                  '--threads', threads, '--out', 'r', ranks=ranks)
+                        with open(self.path('r'), encoding='utf-8') as file:
+                            found = dict(line.split() for line in file)
+                        self.assertEqual(found.keys(), right.keys())
+                        for vertex, value in right.items():
+                            self.assertAlmostEqual(float(found[vertex]), float(value), delta=1e-12)
 
     def test_formats_carry_the_same_graph(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '10', '--permute')
@@ -234,17 +274,19 @@ class Cli(unittest.TestCase):
                 ('bfs', 'grid.bin', ['--source', '3'], MODES),
                 ('sssp', 'grid.bin', ['--source', '3'], MODES),
                 ('pagerank', 'rmat.bin', [], MODES),
-                ('wcc', 'grid.bin', [], ['paper'])):
+                ('wcc', 'grid.bin', [], ['paper']),
+                ('cdlp', 'rmat.bin', ['--iterations', '7'], [None])):
             right = self.good(algorithm, graph, *options).partition(' steps=')[0]
             for first_mode in modes:
                 with self.subTest(algorithm=algorithm, mode=first_mode):
                     if os.path.exists(self.path('c')):
                         os.remove(self.path('c'))
-                    self.good(algorithm, graph, *options, '--mode', first_mode, '--checkpoint', 'c',
-                              '--checkpoint-every', '1', ranks=2)
-                    for mode, ranks in zip(modes, (1, 3)):
-                        out = self.good(algorithm, graph, *options, '--mode', mode, '--resume', 'c',
-                                        ranks=ranks)
+                    words = [] if first_mode is None else ['--mode', first_mode]
+                    self.good(algorithm, graph, *options, *words, '--checkpoint', 'c', '--checkpoint-every',
+                              '2' if algorithm == 'cdlp' else '1', ranks=2)
+                    for mode, ranks in zip(modes * 2, (1, 3)):
+                        words = [] if mode is None else ['--mode', mode]
+                        out = self.good(algorithm, graph, *options, *words, '--resume', 'c', ranks=ranks)
                         self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
         pagerank = ['pagerank', 'rmat.bin', '--resume']
         self.good('pagerank', 'rmat.bin', '--checkpoint', 'c', '--checkpoint-every', '3')
@@ -265,6 +307,8 @@ class Cli(unittest.TestCase):
         os.mkfifo(self.path('pipe'))
         self.bad('not a checkpoint', *pagerank, 'pipe', ranks=3)
         self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=3)
+        self.good('cdlp', 'rmat.bin', '--iterations', '5', '--checkpoint', 'c', '--checkpoint-every', '2')
+        self.bad('is of iteration 4', 'cdlp', 'rmat.bin', '--iterations', '3', '--resume', 'c', ranks=3)
         self.bad('for one source', 'bfs', 'grid.bin', '--source', '0,1', '--checkpoint', 'd',
                  ranks=3)
 
@@ -874,10 +918,12 @@ class Cli(unittest.TestCase):
     def test_fewer_vertices_than_processes(self):
         self.write('g.el', '0 1\n')
         for ranks, threads in ((4, 1), (3, 2)):
-            for algorithm, options in OPTIONS.items():
+            for algorithm, options in {**OPTIONS, **ONE_WAY}.items():
                 for ways in (['--mode', 'paper'], ['--mode', 'paper', '--migrate'],
                              ['--mode', 'push'], ['--mode', 'auto'], ['--undirected'], ['--cache'],
                              ['--cache'], ['--equal-cut'], ['--shares', ','.join('1' * ranks)]):
+                    if algorithm in ONE_WAY and '--mode' in ways:
+                        continue
                     with self.subTest(ranks=ranks, algorithm=algorithm, ways=ways):
                         checks = [way for way in ways if way == '--undirected']
                         self.good(algorithm, 'g.el', *options, *ways, '--threads', threads, '--out',

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/programs/algorithms.hpp"
@@ -16,12 +17,13 @@ namespace weft::graph {
 using GivenOptions = std::set<std::string>;
 
 struct RunArguments {
-  std::string algorithm;  // bfs, sssp, pagerank or wcc
+  std::string algorithm;  // bfs, sssp, pagerank, wcc or cdlp
   GivenOptions given;
   std::string graph;
   LoadOptions load;
   RunOptions run;
   PageRankOptions pagerank;
+  CdlpOptions cdlp;
   std::vector<std::string> sources;  // numbers, or names if the vertices have some
   std::string sources_file;
   std::string out;
@@ -32,6 +34,10 @@ struct RunArguments {
   std::uint32_t checkpoint_every = 10;
   std::string resume;  // checkpoint to resume from
 };
+// Whether it runs in several ways, by --mode; the others have one.
+inline bool has_modes(std::string_view algorithm) {
+  return algorithm == "bfs" || algorithm == "sssp" || algorithm == "pagerank" || algorithm == "wcc";
+}
 Status run_algorithm(transport::Job& job, RunArguments arguments);
 
 struct VerifyArguments {

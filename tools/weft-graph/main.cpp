@@ -81,6 +81,10 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
         .list();
     command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
+  if (name == "cdlp")
+    command.option("--iterations", arguments.cdlp.iterations, "maximal number of iterations")
+        .range(1u, ~0u)
+        .shows_default();
   if (name == "pagerank") {
     command.option("--iterations", arguments.pagerank.iterations, "maximal number of iterations")
         .range(1u, ~0u)
@@ -95,20 +99,8 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
                  "format of --out: text or binary");
 }
 
-void add_run(cli::Command& command, RunArguments& arguments) {
-  add_algorithm(command, arguments);
-  add_shares(command, arguments.load);
-  command.option("--out", arguments.out,
-                 "file for results by vertex; with several sources one each, FILE.SOURCE");
-  command.flag("--json", arguments.json, "prints JSON");
-  command.option("--checkpoint", arguments.checkpoint,
-                 "file for the state, saved regularly, for --resume");
-  command.option("--checkpoint-every", arguments.checkpoint_every, "steps between checkpoints")
-      .range(1, 1 << 30)
-      .shows_default();
-  command.option("--resume", arguments.resume, "resumes from this checkpoint");
-  command.option("--repeat", arguments.repeat, "number of runs; prints the median of their times")
-      .range(1, 1000);
+// Options of the ways to run an algorithm that has several.
+void add_modes(cli::Command& command, RunArguments& arguments) {
   command.choice("--mode", arguments.run.mode,
                  {{"paper", Mode::paper},
                   {"push", Mode::push},
@@ -148,6 +140,23 @@ void add_run(cli::Command& command, RunArguments& arguments) {
   command.option("--grain", arguments.run.step.grain, "vertices that a thread grabs at once")
       .range(1, 1 << 20)
       .shows_default();
+}
+
+void add_run(cli::Command& command, RunArguments& arguments) {
+  add_algorithm(command, arguments);
+  add_shares(command, arguments.load);
+  command.option("--out", arguments.out,
+                 "file for results by vertex; with several sources one each, FILE.SOURCE");
+  command.flag("--json", arguments.json, "prints JSON");
+  command.option("--checkpoint", arguments.checkpoint,
+                 "file for the state, saved regularly, for --resume");
+  command.option("--checkpoint-every", arguments.checkpoint_every, "steps between checkpoints")
+      .range(1, 1 << 30)
+      .shows_default();
+  command.option("--resume", arguments.resume, "resumes from this checkpoint");
+  command.option("--repeat", arguments.repeat, "number of runs; prints the median of their times")
+      .range(1, 1000);
+  if (has_modes(arguments.algorithm)) add_modes(command, arguments);
 }
 
 // True if all ranks have this error, as they agree about the user's input.
@@ -217,7 +226,8 @@ int main(int argc, char** argv) {
   const char* const kAlgorithms[][2] = {{"bfs", "distances in edges from a vertex, and parents"},
                                         {"sssp", "shortest paths from a vertex"},
                                         {"pagerank", "PageRank"},
-                                        {"wcc", "weakly connected components"}};
+                                        {"wcc", "weakly connected components"},
+                                        {"cdlp", "communities by label propagation"}};
   std::map<std::string, RunArguments> runs;
   std::map<std::string, VerifyArguments> verifications;
   cli::Command& verify = app.command("verify", "checks a result by a serial computation");

@@ -65,6 +65,11 @@ Json describe(const Graph& graph, const Wcc& result) {
           {"singletons", sum.singletons},
           {"sum_min_labels", sum.sum_min_labels}};
 }
+Json describe(const Graph& graph, const Cdlp& result) {
+  const CdlpSummary sum = summarize(graph, result);
+  return {
+      {"communities", sum.communities}, {"largest", sum.largest}, {"sum_labels", sum.sum_labels}};
+}
 Json describe(const Graph& graph, const PageRank& result) {
   const PageRankSummary sum = summarize(graph, result);
   Json top = Json::array();
@@ -95,6 +100,12 @@ std::vector<Parts> columns_of(const Graph& graph, const Wcc& result) {
 bool is_possible(const Graph&, const Wcc& result, VertexId v, std::uint32_t) {
   return result.component[v] <= v;
 }
+std::vector<Parts> columns_of(const Graph& graph, const Cdlp& result) {
+  return {parts_of(graph, result.label)};
+}
+bool is_possible(const Graph& graph, const Cdlp& result, VertexId v, std::uint32_t) {
+  return result.label[v] < graph.num_vertices();
+}
 std::vector<Parts> columns_of(const Graph& graph, const PageRank& result) {
   return {parts_of(graph, result.rank)};
 }
@@ -103,7 +114,9 @@ bool is_possible(const Graph&, const PageRank& result, VertexId v, std::uint32_t
 }
 
 std::uint32_t number_of(const std::string& algorithm) {
-  return algorithm == "bfs" ? 0 : algorithm == "sssp" ? 1 : algorithm == "pagerank" ? 2 : 3;
+  const char* const numbered[] = {"bfs", "sssp", "pagerank", "wcc", "cdlp"};
+  return static_cast<std::uint32_t>(std::find(std::begin(numbered), std::end(numbered), algorithm) -
+                                    std::begin(numbered));
 }
 
 // The options of a run that saves, resumes, or both.
@@ -116,7 +129,10 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
   const std::vector<Parts> columns = columns_of(graph, result);
   if (!arguments.resume.empty()) {
     throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
-    if (arguments.algorithm == "pagerank" && options.resume_step > arguments.pagerank.iterations)
+    const std::uint32_t last = arguments.algorithm == "pagerank" ? arguments.pagerank.iterations
+                               : arguments.algorithm == "cdlp"   ? arguments.cdlp.iterations
+                                                                 : options.resume_step;
+    if (options.resume_step > last)
       throw Error({Code::bad_argument, arguments.resume + ": is of iteration " +
                                            std::to_string(options.resume_step) +
                                            ", after the last one (--iterations)"});
@@ -186,6 +202,12 @@ void run_all(const Graph& graph, const RunArguments& arguments,
     Wcc result(graph);
     run_once(graph, arguments, arguments.out, runs, nullptr, result,
              [&](Wcc& found, const RunOptions& options) { wcc(graph, options, found); });
+  } else if (arguments.algorithm == "cdlp") {
+    Cdlp result(graph);
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
+             [&](Cdlp& found, const RunOptions& options) {
+               cdlp(graph, arguments.cdlp, options, found);
+             });
   } else {
     PageRank result(graph);
     run_once(graph, arguments, arguments.out, runs, nullptr, result,

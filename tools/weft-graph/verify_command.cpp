@@ -171,6 +171,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
     status = check_same(graph, serial::sssp_distances(graph, sources[0]), false, reader);
   else if (algorithm == "wcc")
     status = check_same(graph, serial::components(graph), true, reader);
+  else if (algorithm == "cdlp")
+    status = check_same(graph, serial::labels(graph, arguments.run.cdlp.iterations), true, reader);
   else
     status = check_pagerank(graph, arguments.run.pagerank, reader);
   if (!status.ok()) return status;

@@ -96,6 +96,23 @@ struct PageRankOptions {
 
 inline constexpr double kDamping = 0.85;
 
+// Community detection by label propagation, as in Graphalytics: every vertex begins with its own id
+// as its label; in an iteration all take, at once, the most frequent label of their neighbors, of
+// several the smallest. The other ends of all edges out and in are neighbors, so an edge in both
+// directions counts twice; a vertex without edges keeps its label.
+struct Cdlp {
+  explicit Cdlp(const Graph& graph) : label(graph) {}
+  OwnedArray<VertexId> label;
+  std::uint32_t num_steps = 0;  // fewer than iterations if an iteration changed nothing
+};
+struct CdlpSummary {
+  std::uint64_t communities = 0, largest = 0, sum_labels = 0;
+};
+WEFT_API CdlpSummary summarize(const Graph& graph, const Cdlp& result);
+struct CdlpOptions {
+  std::uint32_t iterations = 10;
+};
+
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
 // paper: the other modes have none.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
@@ -103,5 +120,9 @@ WEFT_API void sssp(const Graph& graph, VertexId source, const RunOptions& option
 WEFT_API void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
                        PageRank& result);
 WEFT_API void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
+
+// These have one way, whatever options.mode is, and throw bad_argument without edges in.
+WEFT_API void cdlp(const Graph& graph, const CdlpOptions& rules, const RunOptions& options,
+                   Cdlp& result);
 
 }  // namespace weft::graph

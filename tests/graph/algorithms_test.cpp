@@ -1,0 +1,147 @@
+// The algorithms of Graphalytics and GAPBS beyond the paper's, with ranks and threads in one
+// process: each finds what a definition, written down without any cleverness, finds.
+#include "weft/graph/algorithms.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+
+#include "graph/programs/serial.hpp"
+#include "tests/graph/ranks.hpp"
+#include "weft/graph.hpp"
+
+using namespace weft;         // NOLINT(google-build-using-namespace)
+using namespace weft::graph;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+constexpr VertexId kVertices = 60;
+
+// Self-loops, edges that are there twice and in both directions, vertices without any, and so many
+// edges that there are triangles.
+std::vector<Edge> dense_edges() {
+  std::vector<Edge> edges = some_edges(kVertices, 500);
+  for (std::size_t i = 0; i < edges.size(); i += 5)
+    edges.push_back({edges[i].destination, edges[i].source, 1});
+  for (std::uint32_t i = 20; i < 26; ++i)
+    for (std::uint32_t j = 20; j < i; ++j) edges.push_back({i, j, 1});
+  const auto is_alone = [](const Edge& edge) {
+    return edge.source % 17 == 9 || edge.destination % 17 == 9;
+  };
+  edges.erase(std::remove_if(edges.begin(), edges.end(), is_alone), edges.end());
+  edges.push_back({kVertices - 1, kVertices - 1, 1});
+  return edges;
+}
+
+std::vector<VertexId> labels_by_definition(const std::vector<Edge>& edges, bool undirected,
+                                           int iterations) {
+  std::vector<VertexId> labels(kVertices);
+  for (VertexId v = 0; v < kVertices; ++v) labels[v] = v;
+  for (int i = 0; i < iterations; ++i) {
+    std::vector<VertexId> next = labels;
+    for (VertexId v = 0; v < kVertices; ++v) {
+      std::map<VertexId, int> counts;
+      for (const Edge& edge : edges) {
+        if (edge.source == v) ++counts[labels[edge.destination]];
+        // Undirected self-loops are one edge.
+        if (edge.destination == v && !(undirected && edge.source == v))
+          ++counts[labels[edge.source]];
+      }
+      int most = 0;
+      for (const auto& [label, count] : counts) {
+        if (count <= most) continue;
+        most = count;
+        next[v] = label;
+      }
+    }
+    labels = next;
+  }
+  return labels;
+}
+
+// body(graph) for 1 to 3 ranks of 1 and 2 threads.
+template <class Body>
+void on_graphs(const std::string& path, bool undirected, Body&& body) {
+  for (const int num_ranks : {1, 2, 3})
+    for (const int num_threads : {1, 2}) {
+      INFO(num_ranks << " ranks, " << num_threads << " threads");
+      on_ranks(num_ranks, [&](transport::Job& job) {
+        const Graph graph = loadGraph(job, path,
+                                      {.undirected = undirected,
+                                       .in_edges = true,
+                                       .remote_rows = false,
+                                       .threads = num_threads,
+                                       .bind_threads = false});
+        body(graph);
+      });
+    }
+}
+
+}  // namespace
+
+TEST_CASE("labels propagate as they are defined") {
+  const TemporaryFile file(".bin");
+  const std::vector<Edge> edges = dense_edges();
+  write_binary(file.path(), edges);
+  const bool undirected = GENERATE(false, true);
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  for (const std::uint32_t iterations : {1u, 2u, 3u, 10u}) {
+    const std::vector<VertexId> right =
+        labels_by_definition(edges, undirected, static_cast<int>(iterations));
+    on_graphs(file.path(), undirected, [&](const Graph& graph) {
+      Cdlp found(graph);
+      for (int again = 0; again < 2; ++again) cdlp(graph, {iterations}, {}, found);
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        if (found.label[v] != right[v]) ++num_wrong;
+      num_seen += graph.num_owned();
+      const CdlpSummary sum = summarize(graph, found);
+      std::map<VertexId, std::uint64_t> sizes;
+      for (const VertexId label : right) ++sizes[label];
+      if (sum.communities != sizes.size()) ++num_wrong;
+      if (graph.job().size() == 1 && serial::labels(graph, iterations) != right) ++num_wrong;
+    });
+  }
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 4 * 6 * kVertices);
+}
+
+TEST_CASE("labels that swap for ever are those of the last iteration, and settled ones end it") {
+  const TemporaryFile pair(".bin"), star(".bin");
+  write_binary(pair.path(), {{0, 1, 1}});
+  write_binary(star.path(), {{0, 1, 1}, {0, 2, 1}, {1, 2, 1}});
+  std::atomic<std::uint64_t> num_wrong{0};
+  on_graphs(pair.path(), true, [&](const Graph& graph) {
+    for (const std::uint32_t iterations : {6u, 7u}) {
+      Cdlp found(graph);
+      cdlp(graph, {iterations}, {}, found);
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        if (found.label[v] != (iterations + v) % 2) ++num_wrong;
+      if (found.num_steps != iterations) ++num_wrong;
+    }
+  });
+  on_graphs(star.path(), true, [&](const Graph& graph) {
+    Cdlp found(graph);
+    cdlp(graph, {1000000}, {}, found);
+    if (found.num_steps > 10) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+}
+
+TEST_CASE("what needs edges in says so without them") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), dense_edges());
+  std::atomic<int> num_told{0};
+  on_ranks(2, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(), {.threads = 1, .bind_threads = false});
+    Cdlp labels(graph);
+    const auto tells = [&](auto&& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        if (error.status() == Code::bad_argument) ++num_told;
+      }
+    };
+    tells([&] { cdlp(graph, {}, {}, labels); });
+  });
+  CHECK(num_told == 2);
+}

@@ -122,5 +122,12 @@ Status write_result(const Graph& graph, const Cdlp& result, ResultFormat format,
                     const std::string& path) {
   return write_file(graph, format, path, Column<VertexId>{result.label, true});
 }
-
+Status write_result(const Graph& graph, const Lcc& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, Column<double>{result.coefficient});
+}
+Status write_result(const Graph& graph, const Triangles& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, Column<std::uint64_t>{result.of_vertex});
+}
 }  // namespace weft::graph

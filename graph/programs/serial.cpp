@@ -124,4 +124,63 @@ std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations) {
   return labels;
 }
 
+namespace {
+
+using Rows = std::vector<std::vector<VertexId>>;
+
+void sort_rows(Rows& rows) {
+  for (std::vector<VertexId>& row : rows) {
+    std::sort(row.begin(), row.end());
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+  }
+}
+
+// Edges out, each once, without self-loops; with `both` also those in.
+Rows simple_rows(const Graph& graph, bool both) {
+  Rows rows(graph.num_vertices());
+  for (VertexId v = 0; v < graph.num_vertices(); ++v)
+    for (const auto& [to, weight] : graph.out_edges(v)) {
+      if (to == v) continue;
+      rows[v].push_back(to);
+      if (both) rows[to].push_back(v);
+    }
+  sort_rows(rows);
+  return rows;
+}
+
+// For each vertex, the edges of `edges` from one of its neighbors to another: all neighbors'
+// edges are looked at.
+std::vector<std::uint64_t> edges_between_neighbors(const Rows& neighbors, const Rows& edges) {
+  std::vector<std::uint64_t> counts(neighbors.size());
+  std::vector<VertexId> neighbor_of(neighbors.size(), kNoVertex);
+  for (std::size_t v = 0; v < neighbors.size(); ++v) {
+    for (const VertexId u : neighbors[v]) neighbor_of[u] = static_cast<VertexId>(v);
+    for (const VertexId u : neighbors[v])
+      for (const VertexId w : edges[u]) counts[v] += neighbor_of[w] == v ? 1 : 0;
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<double> clustering(const Graph& graph) {
+  const Rows neighbors = simple_rows(graph, true);
+  const std::vector<std::uint64_t> counts =
+      edges_between_neighbors(neighbors, simple_rows(graph, false));
+  std::vector<double> coefficients(counts.size());
+  for (std::size_t v = 0; v < counts.size(); ++v) {
+    const std::uint64_t degree = neighbors[v].size();
+    if (degree >= 2)
+      coefficients[v] = static_cast<double>(counts[v]) / static_cast<double>(degree * (degree - 1));
+  }
+  return coefficients;
+}
+
+std::vector<std::uint64_t> triangles(const Graph& graph) {
+  const Rows rows = simple_rows(graph, true);
+  std::vector<std::uint64_t> counts = edges_between_neighbors(rows, rows);
+  for (std::uint64_t& count : counts) count /= 2;
+  return counts;
+}
+
 }  // namespace weft::graph::serial

@@ -15,5 +15,8 @@ std::vector<VertexId> components(const Graph& graph);
 std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance);
 // Label propagation; the graph needs no edges in.
 std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
+// In the simple undirected graph; the graph needs no edges in.
+std::vector<double> clustering(const Graph& graph);
+std::vector<std::uint64_t> triangles(const Graph& graph);
 
 }  // namespace weft::graph::serial

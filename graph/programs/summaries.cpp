@@ -120,4 +120,18 @@ PageRankSummary summarize(const Graph& graph, const PageRank& result) {
   return sum;
 }
 
+LccSummary summarize(const Graph& graph, const Lcc& result) {
+  LccSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    sum.average += result.coefficient[v];
+    sum.largest = std::max(sum.largest, result.coefficient[v]);
+    sum.clustered += result.coefficient[v] > 0 ? 1 : 0;
+  }
+  throw_if(graph.job().all_reduce(sum.average, std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.largest, transport::Max()));
+  throw_if(graph.job().all_reduce(sum.clustered, std::plus<>()));
+  sum.average /= static_cast<double>(graph.num_vertices());
+  return sum;
+}
+
 }  // namespace weft::graph

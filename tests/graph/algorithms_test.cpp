@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <numeric>
 
 #include "graph/programs/serial.hpp"
 #include "tests/graph/ranks.hpp"
@@ -57,6 +58,45 @@ std::vector<VertexId> labels_by_definition(const std::vector<Edge>& edges, bool 
     labels = next;
   }
   return labels;
+}
+
+// Which vertices have an edge: [source][destination], without self-loops.
+using Matrix = std::vector<std::vector<bool>>;
+Matrix matrix_of(const std::vector<Edge>& edges, bool undirected) {
+  Matrix matrix(kVertices, std::vector<bool>(kVertices));
+  for (const Edge& edge : edges) {
+    if (edge.source == edge.destination) continue;
+    matrix[edge.source][edge.destination] = true;
+    if (undirected) matrix[edge.destination][edge.source] = true;
+  }
+  return matrix;
+}
+
+std::vector<double> clustering_by_definition(const Matrix& edges) {
+  std::vector<double> coefficients(kVertices);
+  for (VertexId v = 0; v < kVertices; ++v) {
+    std::vector<VertexId> neighbors;
+    for (VertexId u = 0; u < kVertices; ++u)
+      if (edges[v][u] || edges[u][v]) neighbors.push_back(u);
+    double pairs = 0, joined = 0;
+    for (const VertexId u : neighbors)
+      for (const VertexId w : neighbors) {
+        pairs += u != w ? 1 : 0;
+        joined += edges[u][w] ? 1 : 0;
+      }
+    if (pairs > 0) coefficients[v] = joined / pairs;
+  }
+  return coefficients;
+}
+
+std::vector<std::uint64_t> triangles_by_definition(const Matrix& edges) {
+  std::vector<std::uint64_t> counts(kVertices);
+  for (VertexId a = 0; a < kVertices; ++a)
+    for (VertexId b = 0; b < a; ++b)
+      for (VertexId c = 0; c < b; ++c)
+        if (edges[a][b] && edges[b][c] && edges[a][c])
+          for (const VertexId v : {a, b, c}) ++counts[v];
+  return counts;
 }
 
 // body(graph) for 1 to 3 ranks of 1 and 2 threads.
@@ -127,6 +167,61 @@ TEST_CASE("labels that swap for ever are those of the last iteration, and settle
   CHECK(num_wrong == 0);
 }
 
+TEST_CASE("clustering coefficients are what they are defined to be") {
+  const TemporaryFile file(".bin");
+  const std::vector<Edge> edges = dense_edges();
+  write_binary(file.path(), edges);
+  const bool undirected = GENERATE(false, true);
+  const std::vector<double> right = clustering_by_definition(matrix_of(edges, undirected));
+  const double largest = *std::max_element(right.begin(), right.end());
+  CHECK(largest > 0.3);
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    // Rows of other ranks: one at a time, some, all.
+    for (const std::size_t edges_at_once : {1, 30, 1 << 20}) {
+      Lcc found(graph);
+      RunOptions options;
+      options.edges_at_once = edges_at_once;
+      lcc(graph, options, found);
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        if (found.coefficient[v] != right[v]) ++num_wrong;
+      const LccSummary sum = summarize(graph, found);
+      if (sum.largest != largest) ++num_wrong;
+      num_seen += graph.num_owned();
+    }
+    if (graph.job().size() == 1 && serial::clustering(graph) != right) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 3 * 6 * kVertices);
+}
+
+TEST_CASE("triangles are counted once, and at each of their vertices") {
+  const TemporaryFile file(".bin");
+  const std::vector<Edge> edges = dense_edges();
+  write_binary(file.path(), edges);
+  const bool undirected = GENERATE(false, true);
+  const std::vector<std::uint64_t> right = triangles_by_definition(matrix_of(edges, true));
+  const std::uint64_t total = std::accumulate(right.begin(), right.end(), std::uint64_t{0}) / 3;
+  CHECK(total > 100);
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    for (const std::size_t edges_at_once : {1, 30, 1 << 20}) {
+      RunOptions options;
+      options.edges_at_once = edges_at_once;
+      Triangles found(graph), sum(graph);
+      triangles(graph, {}, options, found);
+      triangles(graph, {.per_vertex = false}, options, sum);
+      if (found.total != total || sum.total != total) ++num_wrong;
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        if (found.of_vertex[v] != right[v]) ++num_wrong;
+      num_seen += graph.num_owned();
+    }
+    if (graph.job().size() == 1 && serial::triangles(graph) != right) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 3 * 6 * kVertices);
+}
+
 TEST_CASE("what needs edges in says so without them") {
   const TemporaryFile file(".bin");
   write_binary(file.path(), dense_edges());
@@ -142,6 +237,10 @@ TEST_CASE("what needs edges in says so without them") {
       }
     };
     tells([&] { cdlp(graph, {}, {}, labels); });
+    Lcc coefficients(graph);
+    tells([&] { lcc(graph, {}, coefficients); });
+    Triangles counts(graph);
+    tells([&] { triangles(graph, {}, {}, counts); });
   });
-  CHECK(num_told == 2);
+  CHECK(num_told == 2 * 3);
 }

@@ -37,7 +37,7 @@ EPINIONS = {
 OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
            'wcc': [], 'pagerank': []}
 # Those that run in one way alone.
-ONE_WAY = {'cdlp': ['--iterations', '7']}
+ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': []}
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ['paper', 'auto']
 
@@ -186,7 +186,7 @@ class Cli(unittest.TestCase):
     def test_examples_of_graphalytics(self):
         folder = os.path.join(HERE, 'graphalytics')
         for kind, more in (('directed', []), ('undirected', ['--undirected'])):
-            for algorithm, options, name in (('cdlp', ['--iterations', '2'], 'CDLP'),):
+            for algorithm, options, name in (('cdlp', ['--iterations', '2'], 'CDLP'), ('lcc', [], 'LCC')):
                 with open(os.path.join(folder, f'example-{kind}-{name}'), encoding='utf-8') as file:
                     right = dict(line.split() for line in file)
                 for ranks, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (5, 1), (5, 2)):
@@ -283,7 +283,7 @@ class Cli(unittest.TestCase):
                         os.remove(self.path('c'))
                     words = [] if first_mode is None else ['--mode', first_mode]
                     self.good(algorithm, graph, *options, *words, '--checkpoint', 'c', '--checkpoint-every',
-                              '2' if algorithm == 'cdlp' else '1', ranks=2)
+                              '2' if first_mode is None else '1', ranks=2)
                     for mode, ranks in zip(modes * 2, (1, 3)):
                         words = [] if mode is None else ['--mode', mode]
                         out = self.good(algorithm, graph, *options, *words, '--resume', 'c', ranks=ranks)
@@ -308,6 +308,9 @@ class Cli(unittest.TestCase):
         self.bad('not a checkpoint', *pagerank, 'pipe', ranks=3)
         self.bad('--mode paper', 'wcc', 'grid.bin', '--checkpoint', 'd', ranks=3)
         self.good('cdlp', 'rmat.bin', '--iterations', '5', '--checkpoint', 'c', '--checkpoint-every', '2')
+        for algorithm in ('lcc', 'triangles'):
+            for option in ('--checkpoint', '--resume'):
+                self.bad(f'{algorithm} is one step', algorithm, 'rmat.bin', option, 'c', ranks=2)
         self.bad('is of iteration 4', 'cdlp', 'rmat.bin', '--iterations', '3', '--resume', 'c', ranks=3)
         self.bad('for one source', 'bfs', 'grid.bin', '--source', '0,1', '--checkpoint', 'd',
                  ranks=3)

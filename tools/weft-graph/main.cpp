@@ -227,7 +227,9 @@ int main(int argc, char** argv) {
                                         {"sssp", "shortest paths from a vertex"},
                                         {"pagerank", "PageRank"},
                                         {"wcc", "weakly connected components"},
-                                        {"cdlp", "communities by label propagation"}};
+                                        {"cdlp", "communities by label propagation"},
+                                        {"lcc", "local clustering coefficients"},
+                                        {"triangles", "triangles, and how many a vertex is in"}};
   std::map<std::string, RunArguments> runs;
   std::map<std::string, VerifyArguments> verifications;
   cli::Command& verify = app.command("verify", "checks a result by a serial computation");

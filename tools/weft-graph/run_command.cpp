@@ -70,6 +70,11 @@ Json describe(const Graph& graph, const Cdlp& result) {
   return {
       {"communities", sum.communities}, {"largest", sum.largest}, {"sum_labels", sum.sum_labels}};
 }
+Json describe(const Graph& graph, const Lcc& result) {
+  const LccSummary sum = summarize(graph, result);
+  return {{"average", sum.average}, {"largest", sum.largest}, {"clustered", sum.clustered}};
+}
+Json describe(const Graph&, const Triangles& result) { return {{"triangles", result.total}}; }
 Json describe(const Graph& graph, const PageRank& result) {
   const PageRankSummary sum = summarize(graph, result);
   Json top = Json::array();
@@ -119,6 +124,10 @@ std::uint32_t number_of(const std::string& algorithm) {
                                     std::begin(numbered));
 }
 
+// Whether there is a state to save between steps.
+template <class Result>
+constexpr bool kHasSteps = !std::is_same_v<Result, Lcc> && !std::is_same_v<Result, Triangles>;
+
 // The options of a run that saves, resumes, or both.
 template <class Result>
 RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, std::uint64_t source,
@@ -156,8 +165,9 @@ RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, s
 template <class Result, class Run>
 void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
               const VertexId* source, Result& result, Run&& run) {
-  const RunOptions options =
-      with_checkpoints(graph, arguments, source != nullptr ? *source : 0, result);
+  RunOptions options = arguments.run;
+  if constexpr (kHasSteps<Result>)
+    options = with_checkpoints(graph, arguments, source != nullptr ? *source : 0, result);
   Json about = Json::object();
   if (source != nullptr) about["source"] = shown(graph, *source);
   std::vector<double> seconds;
@@ -208,6 +218,16 @@ void run_all(const Graph& graph, const RunArguments& arguments,
              [&](Cdlp& found, const RunOptions& options) {
                cdlp(graph, arguments.cdlp, options, found);
              });
+  } else if (arguments.algorithm == "lcc") {
+    Lcc result(graph);
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
+             [&](Lcc& found, const RunOptions& options) { lcc(graph, options, found); });
+  } else if (arguments.algorithm == "triangles") {
+    Triangles result(graph);
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
+             [&](Triangles& found, const RunOptions& options) {
+               triangles(graph, {.per_vertex = !arguments.out.empty()}, options, found);
+             });
   } else {
     PageRank result(graph);
     run_once(graph, arguments, arguments.out, runs, nullptr, result,
@@ -246,6 +266,9 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
     if (arguments.algorithm == "wcc" && mode != Mode::paper)
       return {Code::bad_argument, "--checkpoint: wcc can save its steps only in --mode paper"};
+    if (arguments.algorithm == "lcc" || arguments.algorithm == "triangles")
+      return {Code::bad_argument, "--checkpoint and --resume: " + arguments.algorithm +
+                                      " is one step, and has no state to save between"};
     if (arguments.repeat > 1)
       return {Code::bad_argument, "--checkpoint and --resume are for one run: leave out --repeat"};
   }

@@ -173,6 +173,10 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
     status = check_same(graph, serial::components(graph), true, reader);
   else if (algorithm == "cdlp")
     status = check_same(graph, serial::labels(graph, arguments.run.cdlp.iterations), true, reader);
+  else if (algorithm == "lcc")
+    status = check_same(graph, serial::clustering(graph), false, reader);
+  else if (algorithm == "triangles")
+    status = check_same(graph, serial::triangles(graph), false, reader);
   else
     status = check_pagerank(graph, arguments.run.pagerank, reader);
   if (!status.ok()) return status;

@@ -30,6 +30,8 @@ struct RunOptions {
   Mode mode = Mode::automatic;
   StepOptions step;
   std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
+  // Edges of other ranks that lcc and triangles have in memory at once; of one vertex all.
+  std::size_t edges_at_once = std::size_t{1} << 22;
   // Rank 0 calls it during long runs, once a second.
   std::function<void(const char* what, std::uint64_t step)> progress = {};
 
@@ -113,6 +115,33 @@ struct CdlpOptions {
   std::uint32_t iterations = 10;
 };
 
+// Local clustering coefficients, as in Graphalytics: of the pairs of different neighbors of a
+// vertex, in both orders, the share between which an edge leads from the first to the second; 0
+// with fewer than two. Neighbors are the other ends of edges out and in, without the vertex itself;
+// edges that are there twice count once.
+struct Lcc {
+  explicit Lcc(const Graph& graph) : coefficient(graph) {}
+  OwnedArray<double> coefficient;
+  std::uint32_t num_steps = 1;
+};
+struct LccSummary {
+  double average = 0, largest = 0;
+  std::uint64_t clustered = 0;  // vertices that have more than 0
+};
+WEFT_API LccSummary summarize(const Graph& graph, const Lcc& result);
+
+// Triangles of the simple undirected graph below the graph, as GAPBS counts them: each once.
+// Directions, self-loops and edges that are there twice do not matter.
+struct Triangles {
+  explicit Triangles(const Graph& graph) : of_vertex(graph) {}
+  OwnedArray<std::uint64_t> of_vertex;  // in how many a vertex is, if asked for
+  std::uint64_t total = 0;
+  std::uint32_t num_steps = 1;
+};
+struct TriangleOptions {
+  bool per_vertex = true;  // takes longer
+};
+
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
 // paper: the other modes have none.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
@@ -121,8 +150,12 @@ WEFT_API void pagerank(const Graph& graph, const PageRankOptions& rules, const R
                        PageRank& result);
 WEFT_API void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
 
-// These have one way, whatever options.mode is, and throw bad_argument without edges in.
+// These have one way, whatever options.mode is, and throw bad_argument without edges in. lcc and
+// triangles save no steps.
 WEFT_API void cdlp(const Graph& graph, const CdlpOptions& rules, const RunOptions& options,
                    Cdlp& result);
+WEFT_API void lcc(const Graph& graph, const RunOptions& options, Lcc& result);
+WEFT_API void triangles(const Graph& graph, const TriangleOptions& rules, const RunOptions& options,
+                        Triangles& result);
 
 }  // namespace weft::graph

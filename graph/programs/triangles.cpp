@@ -1,0 +1,122 @@
+#include "triangles.hpp"
+
+#include <numeric>
+
+#include "graph/common/agree.hpp"
+#include "graph/common/gather.hpp"
+#include "graph/programs/add_to_owners.hpp"
+#include "graph/programs/require.hpp"
+#include "graph/programs/simple_row.hpp"
+
+namespace weft::graph {
+namespace {
+
+// visit(thread, i) for the rank's own vertices, counted from the first.
+template <class Visit>
+void for_owned(const Graph& graph, Visit&& visit) {
+  detail::WorkCounter work(graph.num_owned(), {.grain = 64}, graph.num_threads());
+  graph.team().run([&](int thread) {
+    work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+      for (auto i = static_cast<VertexId>(begin); i < end; ++i) visit(thread, i);
+    });
+  });
+}
+
+// What threads add up, apart from each other.
+struct alignas(64) Sum {
+  std::uint64_t value = 0;
+};
+
+}  // namespace
+
+ForwardRows::ForwardRows(const Graph& graph, bool directions)
+    : graph_(graph), counts_directions_(directions), degrees_(graph) {
+  transport::Job& job = graph.job();
+  const VertexId first = graph.first(), size = graph.num_owned();
+  // All neighbors, where there is room for as many as edges.
+  const auto place = [&](VertexId i) {
+    return graph.out().offsets[i] + (graph.undirected() ? 0 : graph.in().offsets[i]);
+  };
+  Buffer<VertexId> all(nullptr, place(size));
+  Buffer<std::uint8_t> all_directions(nullptr, directions ? place(size) : 0);
+  std::vector<SimpleRow> rows(static_cast<std::size_t>(graph.num_threads()));
+  for_owned(graph, [&](int thread, VertexId i) {
+    SimpleRow& row = rows[static_cast<std::size_t>(thread)];
+    row.fill(graph, static_cast<VertexId>(first + i));
+    std::copy(row.vertices().begin(), row.vertices().end(), &all[place(i)]);
+    if (directions)
+      std::copy(row.directions().begin(), row.directions().end(), &all_directions[place(i)]);
+    degrees_[static_cast<VertexId>(first + i)] = static_cast<VertexId>(row.vertices().size());
+  });
+
+  Buffer<VertexId> gathered(nullptr, job.size() > 1 ? graph.num_vertices() : 0);
+  if (job.size() > 1) {
+    throw_if(job.barrier());
+    gather_all(graph, degrees_, gathered);
+  }
+  const VertexId* const degrees = gathered.empty() ? degrees_.data() : gathered.data();
+  offsets_ = Buffer<std::uint64_t>(&job, std::size_t{size} + 1);
+  for_owned(graph, [&](int, VertexId i) {
+    const auto v = static_cast<VertexId>(first + i);
+    const std::uint64_t begin = place(i);
+    std::uint64_t kept = begin;
+    for (std::uint64_t e = begin; e < begin + degrees_[v]; ++e) {
+      const VertexId u = all[e];
+      if (degrees[u] < degrees[v] || (degrees[u] == degrees[v] && u < v)) continue;
+      all[kept] = u;
+      if (directions) all_directions[kept] = all_directions[e];
+      ++kept;
+    }
+    offsets_[std::size_t{i} + 1] = kept - begin;
+  });
+  std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+  vertices_ = Buffer<VertexId>(&job, offsets_[size]);
+  directions_ = Buffer<std::uint8_t>(&job, directions ? offsets_[size] : 0);
+  for_owned(graph, [&](int, VertexId i) {
+    const std::uint64_t count = offsets_[std::size_t{i} + 1] - offsets_[i];
+    std::copy_n(all.data() + place(i), count, vertices_.data() + offsets_[i]);
+    if (directions)
+      std::copy_n(all_directions.data() + place(i), count, directions_.data() + offsets_[i]);
+  });
+  if (job.size() > 1)
+    throw_if(job.all_gather(Remote{offsets_.remote(), vertices_.remote(), directions_.remote()},
+                            remotes_));
+}
+
+bool ForwardRows::read_bytes(const transport::RemoteMemory& from, void* to,
+                             std::size_t bytes) const {
+  const Code code = graph_.job().rdma_read(0, from, to, bytes);
+  if (code != Code::ok && code != Code::peer_lost) throw Error(code);
+  return code == Code::ok;
+}
+
+void ForwardRows::end_reading() const {
+  if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
+}
+
+void triangles(const Graph& graph, const TriangleOptions& rules, const RunOptions& options,
+               Triangles& result) {
+  require_in_edges(graph, "triangles");
+  if (options.progress) options.progress("triangles", 1);
+  const ForwardRows rows(graph, false);
+  std::vector<Sum> sums(static_cast<std::size_t>(graph.num_threads()));
+  if (rules.per_vertex) {
+    VertexArray<std::uint64_t> of_vertex(graph, 0);
+    rows.for_triangles(options.edges_at_once, [&](int thread, VertexId v, std::uint64_t amount) {
+      atomic_add(of_vertex[v], amount);
+      sums[static_cast<std::size_t>(thread)].value += amount;
+    });
+    add_all_to_owners(graph, of_vertex);
+    std::copy_n(&of_vertex[graph.first()], graph.num_owned(), result.of_vertex.data());
+  } else {
+    rows.for_triangles(options.edges_at_once, [&](int thread, VertexId, std::uint64_t amount) {
+      sums[static_cast<std::size_t>(thread)].value += amount;
+    });
+  }
+  std::uint64_t sum = 0;
+  for (const Sum& part : sums) sum += part.value;
+  throw_if(graph.job().all_reduce(sum, std::plus<>()));
+  result.total = sum / 3;  // each was added at its three vertices
+}
+
+}  // namespace weft::graph

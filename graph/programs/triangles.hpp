@@ -1,0 +1,156 @@
+#pragma once
+// Sums over the triangles of the simple undirected graph below a graph, by ranks and threads.
+//
+// Each edge stands in the row of one of its ends, the one with fewer neighbors (of equal ones the
+// smaller id), so that no row is longer than sqrt(2 |E|) (Chiba, Nishizeki: Arboricity and Subgraph
+// Listing Algorithms, SIAM J. Comput. 1985). A triangle's vertices are v, u, w in this order, and
+// the owner of v finds it as a vertex w that the rows of v and of u have in common. Rows are
+// sorted. A rank looks first for its own u; then it reads the rows of the others, some at a time,
+// and looks for those u.
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "weft/graph/algorithms.hpp"
+
+namespace weft::graph {
+
+class ForwardRows {
+ public:
+  // With `directions`, amounts count in how many directions edges lead. Collective; throws
+  // weft::Error.
+  ForwardRows(const Graph& graph, bool directions);
+
+  // Of the rank's own: how many neighbors it has.
+  VertexId degree(VertexId vertex) const noexcept { return degrees_[vertex]; }
+
+  // Calls add(thread, vertex, amount) on all threads at once, so that what each vertex gets on all
+  // ranks together is, summed over its triangles, 1; or with directions, in how many of them
+  // edges lead between its two neighbors. Collective; throws weft::Error.
+  template <class Add>
+  void for_triangles(std::size_t edges_at_once, Add&& add) const {
+    const auto search = [&](const Part& part) {
+      if (counts_directions_)
+        search_part<true>(part, add);
+      else
+        search_part<false>(part, add);
+    };
+    search({graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
+            directions_.data()});
+    const int size = graph_.job().size(), rank = graph_.job().rank();
+    for (int step = 1; step < size; ++step)
+      if (!read_parts((rank + step) % size, edges_at_once, search)) break;
+    end_reading();
+  }
+
+ private:
+  // Rows of consecutive vertices.
+  struct Part {
+    VertexId first;
+    const std::uint64_t* offsets;  // one more than vertices; counted from the first one's
+    VertexId num_vertices;
+    const VertexId* vertices;
+    const std::uint8_t* directions;
+    std::span<const VertexId> row(VertexId i) const {
+      return {vertices + (offsets[i] - offsets[0]), offsets[i + 1] - offsets[i]};
+    }
+    // Not to be read where directions do not count.
+    const std::uint8_t* directions_of(VertexId i) const {
+      return directions == nullptr ? nullptr : directions + (offsets[i] - offsets[0]);
+    }
+  };
+  // The location of a rank's rows.
+  struct Remote {
+    transport::RemoteMemory offsets, vertices, directions;
+  };
+
+  // Triangles of which v is the rank's own and u in the part.
+  template <bool kDirections, class Add>
+  void search_part(const Part& part, Add& add) const {
+    const Part mine{graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
+                    directions_.data()};
+    const auto amount = [](const std::uint8_t* directions, std::size_t i) -> std::uint64_t {
+      if constexpr (kDirections)
+        return directions[i];
+      else
+        return 1;
+    };
+    detail::WorkCounter work(graph_.num_owned(), {.grain = 16}, graph_.num_threads());
+    graph_.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (auto i = static_cast<VertexId>(begin); i < end; ++i) {
+          const std::span<const VertexId> row = mine.row(i);
+          const std::uint8_t* const ways = mine.directions_of(i);
+          auto at = static_cast<std::size_t>(std::lower_bound(row.begin(), row.end(), part.first) -
+                                             row.begin());
+          std::uint64_t sum = 0;
+          for (; at < row.size() && row[at] - part.first < part.num_vertices; ++at) {
+            const VertexId u = row[at];
+            const std::span<const VertexId> other = part.row(u - part.first);
+            const std::uint8_t* const other_ways = part.directions_of(u - part.first);
+            std::uint64_t other_sum = 0;
+            for (std::size_t a = 0, b = 0; a < row.size() && b < other.size();) {
+              const VertexId x = row[a], y = other[b];
+              if (x == y) {
+                add(thread, x, amount(ways, at));
+                sum += amount(other_ways, b);
+                other_sum += amount(ways, a);
+              }
+              a += x <= y ? 1 : 0;
+              b += y <= x ? 1 : 0;
+            }
+            if (other_sum > 0) add(thread, u, other_sum);
+          }
+          if (sum > 0) add(thread, static_cast<VertexId>(graph_.first() + i), sum);
+        }
+      });
+    });
+  }
+
+  // Reads the owner's rows and calls search(part) for each piece of them. False: the owner is lost.
+  template <class Search>
+  bool read_parts(int owner, std::size_t edges_at_once, Search&& search) const {
+    const auto place = static_cast<std::size_t>(owner);
+    const VertexId first = graph_.cut()[place], size = graph_.cut()[place + 1] - first;
+    if (size == 0) return true;
+    const Remote& remote = remotes_[place];
+    Buffer<std::uint64_t> offsets(nullptr, std::size_t{size} + 1);
+    if (!read(remote.offsets, offsets.data(), 0, offsets.size())) return false;
+    std::vector<VertexId> vertices;
+    std::vector<std::uint8_t> directions;
+    for (VertexId begin = 0, end = 0; begin < size; begin = end) {
+      // At least one row.
+      for (++end; end < size && offsets[end + 1] - offsets[begin] <= edges_at_once;) ++end;
+      const std::uint64_t count = offsets[end] - offsets[begin];
+      if (count == 0) continue;
+      vertices.resize(count);
+      if (!read(remote.vertices, vertices.data(), offsets[begin], count)) return false;
+      if (counts_directions_) {
+        directions.resize(count);
+        if (!read(remote.directions, directions.data(), offsets[begin], count)) return false;
+      }
+      search(Part{static_cast<VertexId>(first + begin), &offsets[begin],
+                  static_cast<VertexId>(end - begin), vertices.data(), directions.data()});
+    }
+    return true;
+  }
+  // False: its owner is lost, which the next collective call reports. Throws other errors.
+  template <class T>
+  bool read(const transport::RemoteMemory& from, T* to, std::uint64_t begin,
+            std::uint64_t count) const {
+    return read_bytes(from.part(begin * sizeof(T), count * sizeof(T)), to, count * sizeof(T));
+  }
+  bool read_bytes(const transport::RemoteMemory& from, void* to, std::size_t bytes) const;
+  // Rows stay until all ranks have read them.
+  void end_reading() const;
+
+  const Graph& graph_;
+  bool counts_directions_;
+  OwnedArray<VertexId> degrees_;
+  Buffer<std::uint64_t> offsets_;  // of the rank's own vertices, and one more
+  Buffer<VertexId> vertices_;
+  Buffer<std::uint8_t> directions_;  // 1 or 2 for each of vertices_; empty if they do not count
+  std::vector<Remote> remotes_;      // of all ranks; empty in a job of one
+};
+
+}  // namespace weft::graph

@@ -130,4 +130,9 @@ Status write_result(const Graph& graph, const Triangles& result, ResultFormat fo
                     const std::string& path) {
   return write_file(graph, format, path, Column<std::uint64_t>{result.of_vertex});
 }
+Status write_result(const Graph& graph, const KCore& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, Column<std::uint32_t>{result.core});
+}
+
 }  // namespace weft::graph

@@ -183,4 +183,27 @@ std::vector<std::uint64_t> triangles(const Graph& graph) {
   return counts;
 }
 
+// By a queue of vertices in the order of the neighbors they have left.
+std::vector<std::uint32_t> core_numbers(const Graph& graph) {
+  const Rows rows = simple_rows(graph, true);
+  std::vector<std::size_t> left(rows.size());
+  std::vector<std::uint32_t> cores(rows.size());
+  std::vector<bool> gone(rows.size());
+  using Entry = std::pair<std::size_t, VertexId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  for (VertexId v = 0; v < graph.num_vertices(); ++v) queue.emplace(left[v] = rows[v].size(), v);
+  std::size_t core = 0;
+  while (!queue.empty()) {
+    const auto [count, v] = queue.top();
+    queue.pop();
+    if (gone[v] || count != left[v]) continue;
+    gone[v] = true;
+    core = std::max(core, count);
+    cores[v] = static_cast<std::uint32_t>(core);
+    for (const VertexId u : rows[v])
+      if (!gone[u]) queue.emplace(--left[u], u);
+  }
+  return cores;
+}
+
 }  // namespace weft::graph::serial

@@ -18,5 +18,6 @@ std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
 // In the simple undirected graph; the graph needs no edges in.
 std::vector<double> clustering(const Graph& graph);
 std::vector<std::uint64_t> triangles(const Graph& graph);
+std::vector<std::uint32_t> core_numbers(const Graph& graph);
 
 }  // namespace weft::graph::serial

@@ -134,4 +134,18 @@ LccSummary summarize(const Graph& graph, const Lcc& result) {
   return sum;
 }
 
+KCoreSummary summarize(const Graph& graph, const KCore& result) {
+  KCoreSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) {
+    sum.sum_core += result.core[v];
+    sum.largest = std::max<std::uint64_t>(sum.largest, result.core[v]);
+  }
+  throw_if(graph.job().all_reduce(sum.largest, transport::Max()));
+  for (VertexId v = graph.first(); v < graph.last(); ++v)
+    sum.innermost += result.core[v] == sum.largest ? 1 : 0;
+  std::uint64_t sums[] = {sum.innermost, sum.sum_core};
+  throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
+  return {sum.largest, sums[0], sums[1]};
+}
+
 }  // namespace weft::graph

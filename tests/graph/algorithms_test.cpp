@@ -99,6 +99,27 @@ std::vector<std::uint64_t> triangles_by_definition(const Matrix& edges) {
   return counts;
 }
 
+// For each k, what is left once no vertex has fewer than k neighbors.
+std::vector<std::uint32_t> cores_by_definition(const Matrix& edges) {
+  std::vector<std::uint32_t> cores(kVertices);
+  for (std::uint32_t k = 1; k < kVertices; ++k) {
+    std::vector<bool> is_left(kVertices, true);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (VertexId v = 0; v < kVertices; ++v) {
+        std::uint32_t count = 0;
+        for (VertexId u = 0; u < kVertices; ++u) count += is_left[u] && edges[v][u] ? 1 : 0;
+        if (!is_left[v] || count >= k) continue;
+        is_left[v] = false;
+        changed = true;
+      }
+    }
+    for (VertexId v = 0; v < kVertices; ++v)
+      if (is_left[v]) cores[v] = k;
+  }
+  return cores;
+}
+
 // body(graph) for 1 to 3 ranks of 1 and 2 threads.
 template <class Body>
 void on_graphs(const std::string& path, bool undirected, Body&& body) {
@@ -222,6 +243,37 @@ TEST_CASE("triangles are counted once, and at each of their vertices") {
   CHECK(num_seen == 3 * 6 * kVertices);
 }
 
+TEST_CASE("core numbers are those of what is left") {
+  const TemporaryFile file(".bin");
+  std::vector<Edge> edges = dense_edges();
+  const bool undirected = GENERATE(false, true);
+  const bool is_path = GENERATE(false, true);
+  if (is_path) {  // falls from both ends, over all ranks in turn
+    edges.clear();
+    for (std::uint32_t i = 0; i + 1 < kVertices; ++i)
+      edges.push_back({i * 7 % kVertices, (i + 1) * 7 % kVertices, 1});
+  }
+  write_binary(file.path(), edges);
+  const std::vector<std::uint32_t> right = cores_by_definition(matrix_of(edges, true));
+  const std::uint32_t largest = *std::max_element(right.begin(), right.end());
+  CHECK(largest >= (is_path ? 1u : 5u));
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    KCore found(graph);
+    for (int again = 0; again < 2; ++again) kcore(graph, {}, found);
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      if (found.core[v] != right[v]) ++num_wrong;
+    const KCoreSummary sum = summarize(graph, found);
+    if (sum.largest != largest || sum.innermost != static_cast<std::uint64_t>(std::count(
+                                                       right.begin(), right.end(), largest)))
+      ++num_wrong;
+    num_seen += graph.num_owned();
+    if (graph.job().size() == 1 && serial::core_numbers(graph) != right) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 6 * kVertices);
+}
+
 TEST_CASE("what needs edges in says so without them") {
   const TemporaryFile file(".bin");
   write_binary(file.path(), dense_edges());
@@ -241,6 +293,8 @@ TEST_CASE("what needs edges in says so without them") {
     tells([&] { lcc(graph, {}, coefficients); });
     Triangles counts(graph);
     tells([&] { triangles(graph, {}, {}, counts); });
+    KCore cores(graph);
+    tells([&] { kcore(graph, {}, cores); });
   });
-  CHECK(num_told == 2 * 3);
+  CHECK(num_told == 2 * 4);
 }

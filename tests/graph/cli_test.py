@@ -37,7 +37,7 @@ EPINIONS = {
 OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
            'wcc': [], 'pagerank': []}
 # Those that run in one way alone.
-ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': []}
+ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': [], 'kcore': []}
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ['paper', 'auto']
 
@@ -275,7 +275,8 @@ class Cli(unittest.TestCase):
                 ('sssp', 'grid.bin', ['--source', '3'], MODES),
                 ('pagerank', 'rmat.bin', [], MODES),
                 ('wcc', 'grid.bin', [], ['paper']),
-                ('cdlp', 'rmat.bin', ['--iterations', '7'], [None])):
+                ('cdlp', 'rmat.bin', ['--iterations', '7'], [None]),
+                ('kcore', 'rmat.bin', [], [None])):
             right = self.good(algorithm, graph, *options).partition(' steps=')[0]
             for first_mode in modes:
                 with self.subTest(algorithm=algorithm, mode=first_mode):

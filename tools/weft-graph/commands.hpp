@@ -17,7 +17,7 @@ namespace weft::graph {
 using GivenOptions = std::set<std::string>;
 
 struct RunArguments {
-  std::string algorithm;  // bfs, sssp, pagerank, wcc, cdlp, lcc or triangles
+  std::string algorithm;  // bfs, sssp, pagerank, wcc, cdlp, lcc, triangles or kcore
   GivenOptions given;
   std::string graph;
   LoadOptions load;

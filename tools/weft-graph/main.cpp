@@ -229,7 +229,8 @@ int main(int argc, char** argv) {
                                         {"wcc", "weakly connected components"},
                                         {"cdlp", "communities by label propagation"},
                                         {"lcc", "local clustering coefficients"},
-                                        {"triangles", "triangles, and how many a vertex is in"}};
+                                        {"triangles", "triangles, and how many a vertex is in"},
+                                        {"kcore", "core numbers"}};
   std::map<std::string, RunArguments> runs;
   std::map<std::string, VerifyArguments> verifications;
   cli::Command& verify = app.command("verify", "checks a result by a serial computation");

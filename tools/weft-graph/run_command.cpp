@@ -75,6 +75,10 @@ Json describe(const Graph& graph, const Lcc& result) {
   return {{"average", sum.average}, {"largest", sum.largest}, {"clustered", sum.clustered}};
 }
 Json describe(const Graph&, const Triangles& result) { return {{"triangles", result.total}}; }
+Json describe(const Graph& graph, const KCore& result) {
+  const KCoreSummary sum = summarize(graph, result);
+  return {{"largest", sum.largest}, {"innermost", sum.innermost}, {"sum_core", sum.sum_core}};
+}
 Json describe(const Graph& graph, const PageRank& result) {
   const PageRankSummary sum = summarize(graph, result);
   Json top = Json::array();
@@ -111,6 +115,12 @@ std::vector<Parts> columns_of(const Graph& graph, const Cdlp& result) {
 bool is_possible(const Graph& graph, const Cdlp& result, VertexId v, std::uint32_t) {
   return result.label[v] < graph.num_vertices();
 }
+std::vector<Parts> columns_of(const Graph& graph, const KCore& result) {
+  return {parts_of(graph, result.core)};
+}
+bool is_possible(const Graph& graph, const KCore& result, VertexId v, std::uint32_t) {
+  return result.core[v] == kNoCore || result.core[v] < graph.num_vertices();
+}
 std::vector<Parts> columns_of(const Graph& graph, const PageRank& result) {
   return {parts_of(graph, result.rank)};
 }
@@ -119,7 +129,7 @@ bool is_possible(const Graph&, const PageRank& result, VertexId v, std::uint32_t
 }
 
 std::uint32_t number_of(const std::string& algorithm) {
-  const char* const numbered[] = {"bfs", "sssp", "pagerank", "wcc", "cdlp"};
+  const char* const numbered[] = {"bfs", "sssp", "pagerank", "wcc", "cdlp", "kcore"};
   return static_cast<std::uint32_t>(std::find(std::begin(numbered), std::end(numbered), algorithm) -
                                     std::begin(numbered));
 }
@@ -228,6 +238,10 @@ void run_all(const Graph& graph, const RunArguments& arguments,
              [&](Triangles& found, const RunOptions& options) {
                triangles(graph, {.per_vertex = !arguments.out.empty()}, options, found);
              });
+  } else if (arguments.algorithm == "kcore") {
+    KCore result(graph);
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
+             [&](KCore& found, const RunOptions& options) { kcore(graph, options, found); });
   } else {
     PageRank result(graph);
     run_once(graph, arguments, arguments.out, runs, nullptr, result,

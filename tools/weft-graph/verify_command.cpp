@@ -177,6 +177,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
     status = check_same(graph, serial::clustering(graph), false, reader);
   else if (algorithm == "triangles")
     status = check_same(graph, serial::triangles(graph), false, reader);
+  else if (algorithm == "kcore")
+    status = check_same(graph, serial::core_numbers(graph), false, reader);
   else
     status = check_pagerank(graph, arguments.run.pagerank, reader);
   if (!status.ok()) return status;

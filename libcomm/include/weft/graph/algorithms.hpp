@@ -142,6 +142,19 @@ struct TriangleOptions {
   bool per_vertex = true;  // takes longer
 };
 
+// Core numbers: the largest k such that the vertex is in a part of the graph where each vertex has
+// k neighbors, in the same simple undirected graph.
+struct KCore {
+  explicit KCore(const Graph& graph) : core(graph) {}
+  OwnedArray<std::uint32_t> core;
+  std::uint32_t num_steps = 0;  // different core numbers
+};
+inline constexpr std::uint32_t kNoCore = std::numeric_limits<std::uint32_t>::max();  // not yet
+struct KCoreSummary {
+  std::uint64_t largest = 0, innermost = 0, sum_core = 0;  // innermost: vertices with the largest
+};
+WEFT_API KCoreSummary summarize(const Graph& graph, const KCore& result);
+
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
 // paper: the other modes have none.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
@@ -157,5 +170,6 @@ WEFT_API void cdlp(const Graph& graph, const CdlpOptions& rules, const RunOption
 WEFT_API void lcc(const Graph& graph, const RunOptions& options, Lcc& result);
 WEFT_API void triangles(const Graph& graph, const TriangleOptions& rules, const RunOptions& options,
                         Triangles& result);
+WEFT_API void kcore(const Graph& graph, const RunOptions& options, KCore& result);
 
 }  // namespace weft::graph

@@ -3,6 +3,7 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
+#include "graph/programs/add_to_owners.hpp"
 
 namespace weft::graph {
 
@@ -51,21 +52,15 @@ struct Groups {
 Groups groups_of(const Graph& graph, const OwnedArray<VertexId>& names) {
   // Members of each group, added up by the owners of their names.
   VertexArray<std::uint64_t> members(graph, 0);
-  VertexSet in(graph), out(graph);
+  VertexSet others(graph);
   Groups groups;
   for (VertexId v = graph.first(); v < graph.last(); ++v) {
     const VertexId name = names[v];
     ++members[name];
-    if (!graph.owns(name)) out.insert(name);
+    if (!graph.owns(name)) others.insert_alone(name);
     groups.sum_names += name;
   }
-  if (graph.job().size() > 1)
-    processEdges(
-        graph, members, in, out, [](VertexId, std::uint64_t, const Neighbors&, auto&) {},
-        [](std::uint64_t& mine, std::uint64_t more) {
-          atomic_add(mine, more);
-          return false;
-        });
+  add_to_owners(graph, members, others);
   for (VertexId v = graph.first(); v < graph.last(); ++v) {
     if (members[v] == 0) continue;
     ++groups.num;

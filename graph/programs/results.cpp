@@ -134,5 +134,9 @@ Status write_result(const Graph& graph, const KCore& result, ResultFormat format
                     const std::string& path) {
   return write_file(graph, format, path, Column<std::uint32_t>{result.core});
 }
+Status write_result(const Graph& graph, const Betweenness& result, ResultFormat format,
+                    const std::string& path) {
+  return write_file(graph, format, path, Column<double>{result.score});
+}
 
 }  // namespace weft::graph

@@ -206,4 +206,33 @@ std::vector<std::uint32_t> core_numbers(const Graph& graph) {
   return cores;
 }
 
+// From each source numbers of paths forwards, and dependencies back.
+std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources) {
+  const Rows rows = simple_rows(graph, false);
+  std::vector<double> scores(rows.size());
+  for (const VertexId source : sources) {
+    const std::vector<std::uint32_t> depths = bfs_depths(graph, source);
+    std::vector<VertexId> order;
+    for (VertexId v = 0; v < graph.num_vertices(); ++v)
+      if (depths[v] != kUnreached) order.push_back(v);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](VertexId a, VertexId b) { return depths[a] < depths[b]; });
+    std::vector<double> num_paths(rows.size()), dependencies(rows.size());
+    num_paths[source] = 1;
+    for (const VertexId v : order)
+      for (const VertexId to : rows[v])
+        if (depths[to] == depths[v] + 1) num_paths[to] += num_paths[v];
+    for (auto at = order.rbegin(); at != order.rend(); ++at) {
+      for (const VertexId to : rows[*at])
+        if (depths[to] == depths[*at] + 1)
+          dependencies[*at] += num_paths[*at] / num_paths[to] * (1 + dependencies[to]);
+      scores[*at] += dependencies[*at];
+    }
+  }
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  if (largest > 0)
+    for (double& score : scores) score /= largest;
+  return scores;
+}
+
 }  // namespace weft::graph::serial

@@ -15,9 +15,10 @@ std::vector<VertexId> components(const Graph& graph);
 std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance);
 // Label propagation; the graph needs no edges in.
 std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
-// In the simple undirected graph; the graph needs no edges in.
+// In the simple graph, undirected but for clustering and betweenness; the graph needs no edges in.
 std::vector<double> clustering(const Graph& graph);
 std::vector<std::uint64_t> triangles(const Graph& graph);
 std::vector<std::uint32_t> core_numbers(const Graph& graph);
+std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources);
 
 }  // namespace weft::graph::serial

@@ -85,33 +85,53 @@ CdlpSummary summarize(const Graph& graph, const Cdlp& result) {
   return {groups.num, groups.largest, groups.sum_names};
 }
 
-PageRankSummary summarize(const Graph& graph, const PageRank& result) {
+namespace {
+
+// The largest values of all ranks, of equal ones those of smaller vertices.
+std::vector<std::pair<VertexId, double>> top_of(const Graph& graph,
+                                                const OwnedArray<double>& values) {
   constexpr std::size_t kTop = 10;
-  PageRankSummary sum;
   using Entry = std::pair<VertexId, double>;
   struct Plain {
     VertexId vertex;
-    double rank;
+    double value;
   };
   std::vector<Entry> top;
   const auto better = [](const Entry& a, const Entry& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   };
   for (VertexId v = graph.first(); v < graph.last(); ++v) {
-    sum.sum += result.rank[v];
-    const Entry entry{v, result.rank[v]};
+    const Entry entry{v, values[v]};
     if (top.size() == kTop && !better(entry, top.back())) continue;
     top.insert(std::upper_bound(top.begin(), top.end(), entry, better), entry);
     if (top.size() > kTop) top.pop_back();
   }
-  throw_if(graph.job().all_reduce(sum.sum, std::plus<>()));
   std::vector<Plain> mine, all;
-  for (const auto& [vertex, rank] : top) mine.push_back({vertex, rank});
+  for (const auto& [vertex, value] : top) mine.push_back({vertex, value});
   std::vector<std::size_t> counts;
   throw_if(graph.job().all_gather(std::span<const Plain>(mine), all, counts));
-  for (const Plain& entry : all) sum.top.emplace_back(entry.vertex, entry.rank);
-  std::sort(sum.top.begin(), sum.top.end(), better);
-  sum.top.resize(std::min(sum.top.size(), kTop));
+  top.clear();
+  for (const Plain& entry : all) top.emplace_back(entry.vertex, entry.value);
+  std::sort(top.begin(), top.end(), better);
+  top.resize(std::min(top.size(), kTop));
+  return top;
+}
+
+}  // namespace
+
+PageRankSummary summarize(const Graph& graph, const PageRank& result) {
+  PageRankSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) sum.sum += result.rank[v];
+  throw_if(graph.job().all_reduce(sum.sum, std::plus<>()));
+  sum.top = top_of(graph, result.rank);
+  return sum;
+}
+
+BetweennessSummary summarize(const Graph& graph, const Betweenness& result) {
+  BetweennessSummary sum;
+  for (VertexId v = graph.first(); v < graph.last(); ++v) sum.scored += result.score[v] > 0 ? 1 : 0;
+  throw_if(graph.job().all_reduce(sum.scored, std::plus<>()));
+  sum.top = top_of(graph, result.score);
   return sum;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -118,6 +119,36 @@ std::vector<std::uint32_t> cores_by_definition(const Matrix& edges) {
       if (is_left[v]) cores[v] = k;
   }
   return cores;
+}
+
+// By all pairs: on how many of the shortest paths from a source to another vertex each vertex is,
+// but for the last.
+std::vector<double> betweenness_by_definition(const Matrix& edges,
+                                              const std::vector<VertexId>& sources) {
+  constexpr int kInfinite = 1000;
+  std::vector<std::vector<int>> far(kVertices, std::vector<int>(kVertices, kInfinite));
+  std::vector<std::vector<double>> paths(kVertices, std::vector<double>(kVertices));
+  for (VertexId a = 0; a < kVertices; ++a)
+    for (VertexId b = 0; b < kVertices; ++b) far[a][b] = a == b ? 0 : edges[a][b] ? 1 : kInfinite;
+  for (VertexId c = 0; c < kVertices; ++c)
+    for (VertexId a = 0; a < kVertices; ++a)
+      for (VertexId b = 0; b < kVertices; ++b)
+        far[a][b] = std::min(far[a][b], far[a][c] + far[c][b]);
+  for (VertexId a = 0; a < kVertices; ++a) paths[a][a] = 1;
+  for (int distance = 1; distance < static_cast<int>(kVertices); ++distance)
+    for (VertexId a = 0; a < kVertices; ++a)
+      for (VertexId b = 0; b < kVertices; ++b)
+        for (VertexId c = 0; c < kVertices && far[a][b] == distance; ++c)
+          if (edges[c][b] && far[a][c] == distance - 1) paths[a][b] += paths[a][c];
+  std::vector<double> scores(kVertices);
+  for (const VertexId s : sources)
+    for (VertexId t = 0; t < kVertices; ++t)
+      for (VertexId v = 0; v < kVertices; ++v)
+        if (v != t && far[s][t] < kInfinite && far[s][v] + far[v][t] == far[s][t])
+          scores[v] += paths[s][v] * paths[v][t] / paths[s][t];
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  for (double& score : scores) score /= largest;
+  return scores;
 }
 
 // body(graph) for 1 to 3 ranks of 1 and 2 threads.
@@ -274,6 +305,67 @@ TEST_CASE("core numbers are those of what is left") {
   CHECK(num_seen == 6 * kVertices);
 }
 
+TEST_CASE("betweenness is by the shortest paths that lead over a vertex") {
+  const TemporaryFile file(".bin");
+  std::vector<Edge> edges = dense_edges();
+  // Fewer, so that paths are longer.
+  edges.erase(std::remove_if(edges.begin(), edges.end(),
+                             [](const Edge& edge) { return edge.weight % 4 != 1; }),
+              edges.end());
+  edges.push_back({kVertices - 1, kVertices - 1, 1});
+  write_binary(file.path(), edges);
+  const bool undirected = GENERATE(false, true);
+  const std::vector<VertexId> sources =
+      GENERATE(std::vector<VertexId>{3}, std::vector<VertexId>{5, 40, 22, 0});
+  const std::vector<double> right =
+      betweenness_by_definition(matrix_of(edges, undirected), sources);
+  CHECK(std::count(right.begin(), right.end(), 0) < 50);
+  const auto is_close = [&](VertexId v, double value) {
+    return std::abs(value - right[v]) <= 1e-12 * right[v];
+  };
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    Betweenness found(graph);
+    for (int again = 0; again < 2; ++again) betweenness(graph, sources, {}, found);
+    for (VertexId v = graph.first(); v < graph.last(); ++v)
+      if (!is_close(v, found.score[v])) ++num_wrong;
+    num_seen += graph.num_owned();
+    if (summarize(graph, found).top.at(0).second != 1) ++num_wrong;
+    if (graph.job().size() > 1) return;
+    const std::vector<double> serial = serial::betweenness(graph, sources);
+    for (VertexId v = 0; v < kVertices; ++v)
+      if (!is_close(v, serial[v])) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 6 * kVertices);
+}
+
+TEST_CASE("more shortest paths than can be counted are an error of all ranks") {
+  // Each diamond doubles their number.
+  constexpr std::uint32_t kDiamonds = 1100;
+  std::vector<Edge> edges;
+  for (std::uint32_t i = 0; i < kDiamonds; ++i)
+    for (const std::uint32_t side : {3 * i + 1, 3 * i + 2}) {
+      edges.push_back({3 * i, side, 1});
+      edges.push_back({side, 3 * i + 3, 1});
+    }
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), edges);
+  std::atomic<int> num_told{0};
+  on_ranks(2, [&](transport::Job& job) {
+    const Graph graph =
+        loadGraph(job, file.path(), {.undirected = true, .threads = 1, .bind_threads = false});
+    Betweenness found(graph);
+    const VertexId sources[] = {0};
+    try {
+      betweenness(graph, sources, {}, found);
+    } catch (const Error& error) {
+      if (error.status() == Code::unsupported) ++num_told;
+    }
+  });
+  CHECK(num_told == 2);
+}
+
 TEST_CASE("what needs edges in says so without them") {
   const TemporaryFile file(".bin");
   write_binary(file.path(), dense_edges());
@@ -295,6 +387,8 @@ TEST_CASE("what needs edges in says so without them") {
     tells([&] { triangles(graph, {}, {}, counts); });
     KCore cores(graph);
     tells([&] { kcore(graph, {}, cores); });
+    Betweenness scores(graph);
+    tells([&] { betweenness(graph, {}, {}, scores); });
   });
-  CHECK(num_told == 2 * 4);
+  CHECK(num_told == 2 * 5);
 }

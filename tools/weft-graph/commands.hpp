@@ -17,7 +17,7 @@ namespace weft::graph {
 using GivenOptions = std::set<std::string>;
 
 struct RunArguments {
-  std::string algorithm;  // bfs, sssp, pagerank, wcc, cdlp, lcc, triangles or kcore
+  std::string algorithm;  // bfs, sssp, pagerank, wcc, cdlp, lcc, triangles, kcore or betweenness
   GivenOptions given;
   std::string graph;
   LoadOptions load;
@@ -37,6 +37,9 @@ struct RunArguments {
 // Whether it runs in several ways, by --mode; the others have one.
 inline bool has_modes(std::string_view algorithm) {
   return algorithm == "bfs" || algorithm == "sssp" || algorithm == "pagerank" || algorithm == "wcc";
+}
+inline bool has_sources(std::string_view algorithm) {
+  return algorithm == "bfs" || algorithm == "sssp" || algorithm == "betweenness";
 }
 Status run_algorithm(transport::Job& job, RunArguments arguments);
 

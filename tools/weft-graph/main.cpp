@@ -74,10 +74,11 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
         .option("--weight-scale", arguments.load.weight_scale,
                 "weights of the file are multiplied by it and rounded; 1: whole numbers alone")
         .positive();
-  if (name == "bfs" || name == "sssp") {
+  if (has_sources(name)) {
     command
         .option("--source", arguments.sources,
-                "vertices to start from, one after the other, as 0,5")
+                name == "betweenness" ? "vertices from which paths count, as 0,5"
+                                      : "vertices to start from, one after the other, as 0,5")
         .list();
     command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
@@ -223,14 +224,16 @@ int main(int argc, char** argv) {
                    "Graph algorithms over files, by one process or by many under weftrun"};
   app.requires_command();
 
-  const char* const kAlgorithms[][2] = {{"bfs", "distances in edges from a vertex, and parents"},
-                                        {"sssp", "shortest paths from a vertex"},
-                                        {"pagerank", "PageRank"},
-                                        {"wcc", "weakly connected components"},
-                                        {"cdlp", "communities by label propagation"},
-                                        {"lcc", "local clustering coefficients"},
-                                        {"triangles", "triangles, and how many a vertex is in"},
-                                        {"kcore", "core numbers"}};
+  const char* const kAlgorithms[][2] = {
+      {"bfs", "distances in edges from a vertex, and parents"},
+      {"sssp", "shortest paths from a vertex"},
+      {"pagerank", "PageRank"},
+      {"wcc", "weakly connected components"},
+      {"cdlp", "communities by label propagation"},
+      {"lcc", "local clustering coefficients"},
+      {"triangles", "triangles, and how many a vertex is in"},
+      {"kcore", "core numbers"},
+      {"betweenness", "betweenness, by paths from some vertices"}};
   std::map<std::string, RunArguments> runs;
   std::map<std::string, VerifyArguments> verifications;
   cli::Command& verify = app.command("verify", "checks a result by a serial computation");

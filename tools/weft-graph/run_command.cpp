@@ -79,11 +79,18 @@ Json describe(const Graph& graph, const KCore& result) {
   const KCoreSummary sum = summarize(graph, result);
   return {{"largest", sum.largest}, {"innermost", sum.innermost}, {"sum_core", sum.sum_core}};
 }
+Json top_of(const Graph& graph, const std::vector<std::pair<VertexId, double>>& top) {
+  Json all = Json::array();
+  for (const auto& [vertex, value] : top) all.push_back({shown(graph, vertex), value});
+  return all;
+}
+Json describe(const Graph& graph, const Betweenness& result) {
+  const BetweennessSummary sum = summarize(graph, result);
+  return {{"sources", result.num_steps}, {"scored", sum.scored}, {"top10", top_of(graph, sum.top)}};
+}
 Json describe(const Graph& graph, const PageRank& result) {
   const PageRankSummary sum = summarize(graph, result);
-  Json top = Json::array();
-  for (const auto& [vertex, rank] : sum.top) top.push_back({shown(graph, vertex), rank});
-  return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top}};
+  return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top_of(graph, sum.top)}};
 }
 
 // The columns of a checkpoint, and the check of values that were read from one.
@@ -136,7 +143,8 @@ std::uint32_t number_of(const std::string& algorithm) {
 
 // Whether there is a state to save between steps.
 template <class Result>
-constexpr bool kHasSteps = !std::is_same_v<Result, Lcc> && !std::is_same_v<Result, Triangles>;
+constexpr bool kHasSteps = !std::is_same_v<Result, Lcc> && !std::is_same_v<Result, Triangles> &&
+                           !std::is_same_v<Result, Betweenness>;
 
 // The options of a run that saves, resumes, or both.
 template <class Result>
@@ -238,6 +246,12 @@ void run_all(const Graph& graph, const RunArguments& arguments,
              [&](Triangles& found, const RunOptions& options) {
                triangles(graph, {.per_vertex = !arguments.out.empty()}, options, found);
              });
+  } else if (arguments.algorithm == "betweenness") {
+    Betweenness result(graph);
+    run_once(graph, arguments, arguments.out, runs, nullptr, result,
+             [&](Betweenness& found, const RunOptions& options) {
+               betweenness(graph, sources, options, found);
+             });
   } else if (arguments.algorithm == "kcore") {
     KCore result(graph);
     run_once(graph, arguments, arguments.out, runs, nullptr, result,
@@ -270,7 +284,7 @@ ResidentMemory resident_memory() {
 }
 
 Status run_algorithm(transport::Job& job, RunArguments arguments) {
-  const bool from_source = arguments.algorithm == "bfs" || arguments.algorithm == "sssp";
+  const bool from_source = has_sources(arguments.algorithm);
   if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": give a vertex to start from with --source"};
@@ -283,6 +297,8 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
     if (arguments.algorithm == "lcc" || arguments.algorithm == "triangles")
       return {Code::bad_argument, "--checkpoint and --resume: " + arguments.algorithm +
                                       " is one step, and has no state to save between"};
+    if (arguments.algorithm == "betweenness")
+      return {Code::bad_argument, "--checkpoint and --resume: betweenness saves no state"};
     if (arguments.repeat > 1)
       return {Code::bad_argument, "--checkpoint and --resume are for one run: leave out --repeat"};
   }

@@ -132,8 +132,8 @@ Status check_same(const Graph& graph, const std::vector<T>& right, bool are_vert
   return reader.end();
 }
 
-Status check_pagerank(const Graph& graph, const PageRankOptions& rules, ResultReader& reader) {
-  const std::vector<double> right = serial::pagerank(graph, rules.iterations, rules.tolerance);
+// Sums, whose last bits depend on their order.
+Status check_close(const Graph& graph, const std::vector<double>& right, ResultReader& reader) {
   for (VertexId v = 0; v < graph.num_vertices(); ++v) {
     double value = 0;
     const Status status = reader.next(v, &value);
@@ -159,6 +159,9 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   Status status = read_sources(graph, arguments.run, sources);
   if (!status.ok()) return status;
   const bool from_source = algorithm == "bfs" || algorithm == "sssp";
+  if (algorithm == "betweenness" && sources.empty())
+    return {Code::bad_argument,
+            "verify: give the vertices whose paths the run counted with --source"};
   if (from_source && sources.size() != 1)
     return {Code::bad_argument,
             "verify: give the one vertex that the run started from with --source"};
@@ -179,8 +182,13 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
     status = check_same(graph, serial::triangles(graph), false, reader);
   else if (algorithm == "kcore")
     status = check_same(graph, serial::core_numbers(graph), false, reader);
+  else if (algorithm == "betweenness")
+    status = check_close(graph, serial::betweenness(graph, sources), reader);
   else
-    status = check_pagerank(graph, arguments.run.pagerank, reader);
+    status = check_close(graph,
+                         serial::pagerank(graph, arguments.run.pagerank.iterations,
+                                          arguments.run.pagerank.tolerance),
+                         reader);
   if (!status.ok()) return status;
   std::printf("%s: right for all %llu vertices\n", arguments.result.c_str(),
               static_cast<unsigned long long>(graph.num_vertices()));

@@ -1,11 +1,12 @@
 #pragma once
 // The algorithms of weft-graph. All are collective, called by the thread that loaded the graph, and
 // throw weft::Error as processEdges does. Results are values of the rank's own vertices, the same
-// with any number of ranks and threads (but for the last bits of PageRank); summarize() adds up
-// those of all ranks, and is collective.
+// with any number of ranks and threads (but for the last bits of PageRank and betweenness);
+// summarize() adds up those of all ranks, and is collective.
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,21 @@ struct KCoreSummary {
 };
 WEFT_API KCoreSummary summarize(const Graph& graph, const KCore& result);
 
+// Betweenness as GAPBS computes it: for each of some sources, Brandes' dependency of the source on
+// every vertex, that is the sum over all other vertices of the share of the shortest paths to them
+// that lead over it (all that lead on from a source count for the source as well). These are added
+// up and divided by the largest sum. Edges that are there twice count once, self-loops never.
+struct Betweenness {
+  explicit Betweenness(const Graph& graph) : score(graph) {}
+  OwnedArray<double> score;
+  std::uint32_t num_steps = 0;  // sources
+};
+struct BetweennessSummary {
+  std::uint64_t scored = 0;                      // vertices that have more than 0
+  std::vector<std::pair<VertexId, double>> top;  // the ten largest
+};
+WEFT_API BetweennessSummary summarize(const Graph& graph, const Betweenness& result);
+
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
 // paper: the other modes have none.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
@@ -163,13 +179,16 @@ WEFT_API void pagerank(const Graph& graph, const PageRankOptions& rules, const R
                        PageRank& result);
 WEFT_API void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
 
-// These have one way, whatever options.mode is, and throw bad_argument without edges in. lcc and
-// triangles save no steps.
+// These have one way, whatever options.mode is, and throw bad_argument without edges in. lcc,
+// triangles and betweenness save no steps.
 WEFT_API void cdlp(const Graph& graph, const CdlpOptions& rules, const RunOptions& options,
                    Cdlp& result);
 WEFT_API void lcc(const Graph& graph, const RunOptions& options, Lcc& result);
 WEFT_API void triangles(const Graph& graph, const TriangleOptions& rules, const RunOptions& options,
                         Triangles& result);
+// Also throws unsupported if there are more shortest paths to a vertex than a double can count.
+WEFT_API void betweenness(const Graph& graph, std::span<const VertexId> sources,
+                          const RunOptions& options, Betweenness& result);
 WEFT_API void kcore(const Graph& graph, const RunOptions& options, KCore& result);
 
 }  // namespace weft::graph

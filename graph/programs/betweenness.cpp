@@ -1,0 +1,187 @@
+// Betweenness by Brandes' algorithm (A faster algorithm for betweenness centrality, J. Mathematical
+// Sociology 2001), from some vertices, as in GAPBS.
+//
+// From a source, the vertices of one depth after the other give their numbers of shortest paths
+// along their edges out; what is first reached by that is the next depth. Then, from the last depth
+// to the first, each vertex gives the paths to it and beyond, by its number of paths, along its
+// edges in. Only the owner knows the depth of a vertex: it takes what vertices next to it give, and
+// drops the rest. An edge to a vertex of depth d begins at depth d - 1 or behind, so those that are
+// at d - 1 get from depth d what is for them alone.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "graph/common/agree.hpp"
+#include "graph/programs/add_to_owners.hpp"
+#include "graph/programs/require.hpp"
+#include "weft/graph/algorithms.hpp"
+
+namespace weft::graph {
+namespace {
+
+// The rank's rows with each edge once, without self-loops.
+class SimpleRows {
+ public:
+  SimpleRows(const Graph& graph, const Rows& rows)
+      : first_(graph.first()),
+        begins_(rows.offsets),
+        ends_(nullptr, graph.num_owned()),
+        vertices_(nullptr, rows.vertices.size()) {
+    detail::WorkCounter work(graph.num_owned(), {.grain = 64}, graph.num_threads());
+    graph.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t first, std::uint64_t last) {
+        for (std::uint64_t i = first; i < last; ++i) {
+          VertexId* const begin = vertices_.data() + begins_[i];
+          VertexId* end = std::remove_copy(rows.vertices.data() + begins_[i],
+                                           rows.vertices.data() + begins_[i + 1], begin,
+                                           static_cast<VertexId>(first_ + i));
+          std::sort(begin, end);
+          end = std::unique(begin, end);
+          ends_[i] = static_cast<std::uint64_t>(end - vertices_.data());
+        }
+      });
+    });
+  }
+  std::span<const VertexId> row(VertexId v) const {
+    const std::uint64_t begin = begins_[v - first_];
+    return {vertices_.data() + begin, ends_[v - first_] - begin};
+  }
+
+ private:
+  VertexId first_;
+  const Buffer<std::uint64_t>& begins_;  // the graph's
+  Buffer<std::uint64_t> ends_;
+  Buffer<VertexId> vertices_;
+};
+
+class Brandes {
+ public:
+  Brandes(const Graph& graph, Betweenness& result)
+      : graph_(graph),
+        result_(result),
+        out_(graph, graph.out()),
+        sums_(graph, 0),
+        touched_(graph),
+        depth_(nullptr, graph.num_owned()),
+        num_paths_(nullptr, graph.num_owned()),
+        beyond_(nullptr, graph.num_owned()) {
+    if (!graph.undirected()) in_.emplace(graph, graph.in());
+  }
+
+  void add(VertexId source) {
+    search(source);
+    for (std::size_t depth = begins_.size() - 1; depth-- > 1;) {
+      const auto before = static_cast<std::uint32_t>(depth - 1);
+      spread(
+          depth, in_ ? *in_ : out_,
+          [&](VertexId v) { return (1 + beyond_[at(v)]) / num_paths_[at(v)]; },
+          [&](VertexId v) { return depth_[at(v)] == before; },
+          [&](VertexId v, double sum) { beyond_[at(v)] = num_paths_[at(v)] * sum; });
+    }
+    for (const VertexId v : order_) result_.score[v] += beyond_[at(v)];
+  }
+
+  // By the largest score of all ranks.
+  void normalize() {
+    double largest = 0;
+    for (VertexId v = graph_.first(); v < graph_.last(); ++v)
+      largest = std::max(largest, result_.score[v]);
+    throw_if(graph_.job().all_reduce(largest, transport::Max()));
+    if (largest == 0) return;
+    for (VertexId v = graph_.first(); v < graph_.last(); ++v) result_.score[v] /= largest;
+  }
+
+ private:
+  std::size_t at(VertexId v) const { return v - graph_.first(); }
+
+  // The rank's vertices in the order of their depths, with how many shortest paths lead to them.
+  void search(VertexId source) {
+    std::fill(depth_.begin(), depth_.end(), kUnreached);
+    std::fill(beyond_.begin(), beyond_.end(), 0);
+    order_.clear();
+    begins_ = {0};
+    if (graph_.owns(source)) {
+      depth_[at(source)] = 0;
+      num_paths_[at(source)] = 1;
+      order_.push_back(source);
+    }
+    begins_.push_back(order_.size());
+    for (std::uint32_t depth = 0;; ++depth) {
+      std::uint64_t too_many = 0;
+      spread(
+          depth, out_, [&](VertexId v) { return num_paths_[at(v)]; },
+          [&](VertexId v) { return depth_[at(v)] == kUnreached; },
+          [&](VertexId v, double sum) {
+            depth_[at(v)] = depth + 1;
+            num_paths_[at(v)] = sum;
+            order_.push_back(v);
+            too_many += std::isfinite(sum) ? 0 : 1;
+          });
+      std::uint64_t sums[] = {order_.size() - begins_.back(), too_many};
+      throw_if(graph_.job().all_reduce(std::span(sums), std::plus<>()));
+      if (sums[1] > 0)
+        throw Error({Code::unsupported, "betweenness: more shortest paths lead from vertex " +
+                                            std::to_string(source) +
+                                            " to another than a double can count"});
+      if (sums[0] == 0) return;
+      begins_.push_back(order_.size());
+    }
+  }
+
+  // Vertices of a depth give give(v) along the rows; take(v, sum) is called for the rank's vertices
+  // that get something and of which takes(v) is true.
+  template <class Give, class Takes, class Take>
+  void spread(std::size_t depth, const SimpleRows& rows, Give&& give, Takes&& takes, Take&& take) {
+    const std::size_t begin = begins_[depth];
+    detail::WorkCounter work(begins_[depth + 1] - begin, {.grain = 16}, graph_.num_threads());
+    graph_.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t first, std::uint64_t last) {
+        for (std::uint64_t i = first; i < last; ++i) {
+          const VertexId v = order_[begin + i];
+          const double given = give(v);
+          for (const VertexId to : rows.row(v)) {
+            if (graph_.owns(to) && !takes(to)) continue;
+            atomic_add(sums_[to], given);
+            touched_.insert(to);
+          }
+        }
+      });
+    });
+    add_to_owners(graph_, sums_, touched_);
+    touched_.for_each(graph_.first(), graph_.last(), [&](VertexId v) {
+      if (takes(v)) take(v, sums_[v]);
+      sums_[v] = 0;
+    });
+    touched_.clear();
+  }
+
+  const Graph& graph_;
+  Betweenness& result_;
+  SimpleRows out_;
+  std::optional<SimpleRows> in_;     // of a directed graph
+  VertexArray<double> sums_;         // what vertices get
+  VertexSet touched_;                // those that get something
+  Buffer<std::uint32_t> depth_;      // of own vertices, as the next two
+  Buffer<double> num_paths_;         // from the source
+  Buffer<double> beyond_;            // of all that is reached over a vertex, its share
+  std::vector<VertexId> order_;      // own vertices that were reached, by their depth
+  std::vector<std::size_t> begins_;  // of each depth in it
+};
+
+}  // namespace
+
+void betweenness(const Graph& graph, std::span<const VertexId> sources, const RunOptions& options,
+                 Betweenness& result) {
+  require_in_edges(graph, "betweenness");
+  std::fill_n(result.score.data(), graph.num_owned(), 0);
+  Brandes brandes(graph, result);
+  result.num_steps = 0;
+  for (const VertexId source : sources) {
+    ++result.num_steps;
+    if (options.progress) options.progress("betweenness", result.num_steps);
+    brandes.add(source);
+  }
+  brandes.normalize();
+}
+
+}  // namespace weft::graph

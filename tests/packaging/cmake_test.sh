@@ -37,7 +37,7 @@ expect "2 ranks" weftrun -n 2 all/build/use_mpi
 expect "a Node" all/build/use_weft
 expect "a word" weftrun -n 2 all/build/use_multicast
 printf '0 1\n1 2\n2 0\n' > ring.el
-expect "3 vertices" weftrun -n 2 all/build/use_graph ring.el
+expect "3 vertices, 1 triangle" weftrun -n 2 all/build/use_graph ring.el
 with_store expect "an object" all/build/use_objstore "$work/socket"
 expect "" all/build/use_mcast_routing
 

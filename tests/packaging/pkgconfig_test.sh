@@ -33,7 +33,7 @@ compile multicast.md weft-multicast "$here/multicast.cpp"
 expect "a word" weftrun -n 2 ./program
 compile graph.md weft-graph "$here/graph.cpp"
 printf '0 1\n1 2\n2 0\n' > ring.el
-expect "3 vertices" weftrun -n 2 ./program ring.el
+expect "3 vertices, 1 triangle" weftrun -n 2 ./program ring.el
 compile objstore.md weft-objstore "$here/objstore.cpp"
 with_store expect "an object" ./program "$work/socket"
 compile mcroute.md weft-mcast-routing "$here/../mcast_routing/installed.cpp"

@@ -1,7 +1,6 @@
 #include "coll/multicast/network_bcast.hpp"
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <sodium.h>
 
 #include <algorithm>
@@ -166,11 +165,10 @@ Status NetworkBcast::form() {
     if (is_root() && root_address_.empty()) root_address_ = lanes->interface_address();
   }
   if (is_root() && (root_address_.empty() || now_ns() < quiet_until_ns)) root_address_ = kNoAddress;
-  if (Status status = go_on([&] { return !root_address_.empty(); }); !status) return status;
+  WEFT_COLL_TRY(go_on([&] { return !root_address_.empty(); }));
   send_to_children({.kind = Kind::form}, std::as_bytes(std::span(root_address_)));
   if (Status status = open(may_use_verbs); !status) stream_.refuse(status);
-  const auto all_joined = [&] { return std::ranges::all_of(children_, &Child::has_joined); };
-  if (Status status = go_on(all_joined); !status) return status;
+  WEFT_COLL_TRY(go_on([&] { return std::ranges::all_of(children_, &Child::has_joined); }));
   mcast::AllLimits limits = stream_.limits();
   for (const Child& child : children_) limits = mcast::least_of(limits, child.limits);
   if (!stream_.why_not())
@@ -184,7 +182,7 @@ Status NetworkBcast::form() {
     std::memcpy(body.data(), &limits, sizeof limits);
     std::memcpy(body.data() + sizeof limits, why_below_.data(), why_below_.size());
     send(parent_, {.kind = Kind::joined}, body);
-    if (Status status = go_on([&] { return has_started_; }); !status) return status;
+    WEFT_COLL_TRY(go_on([&] { return has_started_; }));
   }
   send_to_children({.kind = Kind::start,
                     .first = static_cast<std::uint32_t>(start_.kind),

@@ -79,7 +79,6 @@ class WEFT_API PacketStream {
     std::uint64_t sequence() const noexcept { return sequence_; }
     std::uint64_t bytes() const noexcept { return bytes_; }
     std::byte* data() const noexcept { return data_; }
-    std::uint32_t packet_bytes() const noexcept { return packet_bytes_; }
     std::uint32_t num_received() const noexcept { return num_received_; }
     bool has_buffer() const noexcept { return data_ != nullptr; }
     bool is_whole() const noexcept { return num_received_ == num_packets_; }
@@ -136,7 +135,6 @@ class WEFT_API PacketStream {
 
   // ok: the network copies; again: it is not known yet; others: why it does not.
   Status state() const;
-  bool is_off() const noexcept { return state_ == State::off; }
   bool is_on() const noexcept { return state_ == State::on; }
 
   // Messages that the network copies, in order of their sequences, which may have gaps.

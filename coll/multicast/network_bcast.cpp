@@ -109,7 +109,9 @@ Status NetworkBcast::run(void* data, std::size_t bytes, bool& is_done) {
   announce(bytes, packet_bytes);
   if (packet_bytes == 0) {
     why_not_ = stream_.state();
-    if (num_begun_ == 1 && !team_.is_broken()) quiet_until_ns = now_ns() + kQuietNs;
+    // A stream that did not try says nothing new.
+    if (num_begun_ == 1 && root_address_ != kNoAddress && !team_.is_broken())
+      quiet_until_ns = now_ns() + kQuietNs;
     return go_on([&] { return sending_.empty(); });
   }
   WEFT_COLL_TRY(copy(sequence, static_cast<std::byte*>(data), bytes, packet_bytes));

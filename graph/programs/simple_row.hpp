@@ -30,7 +30,7 @@ class SimpleRow {
  private:
   static void take(const Neighbors& edges, VertexId vertex, std::vector<VertexId>& ends) {
     ends.assign(edges.vertices(), edges.vertices() + edges.size());
-    std::sort(ends.begin(), ends.end());
+    if (!std::is_sorted(ends.begin(), ends.end())) std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
     const auto self = std::lower_bound(ends.begin(), ends.end(), vertex);
     if (self != ends.end() && *self == vertex) ends.erase(self);

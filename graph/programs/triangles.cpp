@@ -22,11 +22,6 @@ void for_owned(const Graph& graph, Visit&& visit) {
   });
 }
 
-// What threads add up, apart from each other.
-struct alignas(64) Sum {
-  std::uint64_t value = 0;
-};
-
 }  // namespace
 
 ForwardRows::ForwardRows(const Graph& graph, bool directions)
@@ -99,24 +94,19 @@ void triangles(const Graph& graph, const TriangleOptions& rules, const RunOption
   require_in_edges(graph, "triangles");
   if (options.progress) options.progress("triangles", 1);
   const ForwardRows rows(graph, false);
-  std::vector<Sum> sums(static_cast<std::size_t>(graph.num_threads()));
-  if (rules.per_vertex) {
-    VertexArray<std::uint64_t> of_vertex(graph, 0);
-    rows.for_triangles(options.edges_at_once, [&](int thread, VertexId v, std::uint64_t amount) {
-      atomic_add(of_vertex[v], amount);
-      sums[static_cast<std::size_t>(thread)].value += amount;
-    });
-    add_all_to_owners(graph, of_vertex);
-    std::copy_n(&of_vertex[graph.first()], graph.num_owned(), result.of_vertex.data());
-  } else {
-    rows.for_triangles(options.edges_at_once, [&](int thread, VertexId, std::uint64_t amount) {
-      sums[static_cast<std::size_t>(thread)].value += amount;
-    });
+  if (!rules.per_vertex) {
+    result.total = rows.count(options.edges_at_once);
+    throw_if(graph.job().all_reduce(result.total, std::plus<>()));
+    return;
   }
-  std::uint64_t sum = 0;
-  for (const Sum& part : sums) sum += part.value;
-  throw_if(graph.job().all_reduce(sum, std::plus<>()));
-  result.total = sum / 3;  // each was added at its three vertices
+  VertexArray<std::uint64_t> of_vertex(graph, 0);
+  rows.for_triangles(options.edges_at_once, [&](int, VertexId v, std::uint64_t amount) {
+    atomic_add(of_vertex[v], amount);
+  });
+  add_all_to_owners(graph, of_vertex);
+  std::copy_n(&of_vertex[graph.first()], graph.num_owned(), result.of_vertex.data());
+  // Each triangle was added at its three vertices.
+  result.total = processVertices(graph, [&](VertexId v) { return result.of_vertex[v]; }) / 3;
 }
 
 }  // namespace weft::graph

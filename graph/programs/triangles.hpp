@@ -4,9 +4,9 @@
 // Each edge stands in the row of one of its ends, the one with fewer neighbors (of equal ones the
 // smaller id), so that no row is longer than sqrt(2 |E|) (Chiba, Nishizeki: Arboricity and Subgraph
 // Listing Algorithms, SIAM J. Comput. 1985). A triangle's vertices are v, u, w in this order, and
-// the owner of v finds it as a vertex w that the rows of v and of u have in common. Rows are
-// sorted. A rank looks first for its own u; then it reads the rows of the others, some at a time,
-// and looks for those u.
+// the owner of v finds it as a vertex w that the rows of v and of u have in common: it marks those
+// of v's row in a set of bits, and tests those of u's. Rows are sorted. A rank looks first for its
+// own u; then it reads the rows of the others, some at a time, and looks for those u.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -29,18 +29,24 @@ class ForwardRows {
   // edges lead between its two neighbors. Collective; throws weft::Error.
   template <class Add>
   void for_triangles(std::size_t edges_at_once, Add&& add) const {
-    const auto search = [&](const Part& part) {
+    for_rows(edges_at_once, [&](int thread, const Common& common) {
       if (counts_directions_)
-        search_part<true>(part, add);
+        add_triangles<true>(thread, common, add);
       else
-        search_part<false>(part, add);
-    };
-    search({graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
-            directions_.data()});
-    const int size = graph_.job().size(), rank = graph_.job().rank();
-    for (int step = 1; step < size; ++step)
-      if (!read_parts((rank + step) % size, edges_at_once, search)) break;
-    end_reading();
+        add_triangles<false>(thread, common, add);
+    });
+  }
+  // Triangles that this rank finds, each once. Collective; throws weft::Error.
+  std::uint64_t count(std::size_t edges_at_once) const {
+    std::vector<Count> counts(static_cast<std::size_t>(graph_.num_threads()));
+    for_rows(edges_at_once, [&](int thread, const Common& common) {
+      std::uint64_t found = 0;
+      for (const VertexId w : common.other) found += common.marks.contains(w) ? 1 : 0;
+      counts[static_cast<std::size_t>(thread)].value += found;
+    });
+    std::uint64_t sum = 0;
+    for (const Count& count : counts) sum += count.value;
+    return sum;
   }
 
  private:
@@ -64,47 +70,79 @@ class ForwardRows {
     transport::RemoteMemory offsets, vertices, directions;
   };
 
-  // Triangles of which v is the rank's own and u in the part.
-  template <bool kDirections, class Add>
-  void search_part(const Part& part, Add& add) const {
+  // The rows of v, whose vertices are marked, and of u, at place `at` of v's.
+  struct Common {
+    VertexId v, u;
+    std::size_t at;
+    std::span<const VertexId> row, other;
+    const std::uint8_t *ways, *other_ways;  // their directions
+    const VertexSet& marks;
+  };
+  struct alignas(64) Count {
+    std::uint64_t value = 0;
+  };
+
+  // visit(thread, common) for all edges between v, the rank's own, and u, in rows of all ranks.
+  template <class Visit>
+  void for_rows(std::size_t edges_at_once, Visit&& visit) const {
+    std::vector<VertexSet> marks;
+    for (int t = 0; t < graph_.num_threads(); ++t) marks.emplace_back(graph_);
+    const auto search = [&](const Part& part) { search_part(part, marks, visit); };
+    search({graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
+            directions_.data()});
+    const int size = graph_.job().size(), rank = graph_.job().rank();
+    for (int step = 1; step < size; ++step)
+      if (!read_parts((rank + step) % size, edges_at_once, search)) break;
+    end_reading();
+  }
+
+  // The same for u in the part.
+  template <class Visit>
+  void search_part(const Part& part, std::vector<VertexSet>& all_marks, Visit& visit) const {
     const Part mine{graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
                     directions_.data()};
-    const auto amount = [](const std::uint8_t* directions, std::size_t i) -> std::uint64_t {
-      if constexpr (kDirections)
-        return directions[i];
-      else
-        return 1;
-    };
     detail::WorkCounter work(graph_.num_owned(), {.grain = 16}, graph_.num_threads());
     graph_.team().run([&](int thread) {
+      VertexSet& marks = all_marks[static_cast<std::size_t>(thread)];
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
         for (auto i = static_cast<VertexId>(begin); i < end; ++i) {
           const std::span<const VertexId> row = mine.row(i);
-          const std::uint8_t* const ways = mine.directions_of(i);
           auto at = static_cast<std::size_t>(std::lower_bound(row.begin(), row.end(), part.first) -
                                              row.begin());
-          std::uint64_t sum = 0;
+          if (at == row.size() || row[at] - part.first >= part.num_vertices) continue;
+          for (const VertexId w : row) marks.insert_alone(w);
           for (; at < row.size() && row[at] - part.first < part.num_vertices; ++at) {
-            const VertexId u = row[at];
-            const std::span<const VertexId> other = part.row(u - part.first);
-            const std::uint8_t* const other_ways = part.directions_of(u - part.first);
-            std::uint64_t other_sum = 0;
-            for (std::size_t a = 0, b = 0; a < row.size() && b < other.size();) {
-              const VertexId x = row[a], y = other[b];
-              if (x == y) {
-                add(thread, x, amount(ways, at));
-                sum += amount(other_ways, b);
-                other_sum += amount(ways, a);
-              }
-              a += x <= y ? 1 : 0;
-              b += y <= x ? 1 : 0;
-            }
-            if (other_sum > 0) add(thread, u, other_sum);
+            const VertexId u = row[at], other = u - part.first;
+            visit(thread,
+                  Common{static_cast<VertexId>(graph_.first() + i), u, at, row, part.row(other),
+                         mine.directions_of(i), part.directions_of(other), marks});
           }
-          if (sum > 0) add(thread, static_cast<VertexId>(graph_.first() + i), sum);
+          for (const VertexId w : row) marks.erase(w);
         }
       });
     });
+  }
+
+  template <bool kDirections, class Add>
+  static void add_triangles(int thread, const Common& common, Add& add) {
+    std::uint64_t of_v = 0, of_u = 0;
+    for (std::size_t b = 0; b < common.other.size(); ++b) {
+      const VertexId w = common.other[b];
+      if (!common.marks.contains(w)) continue;
+      if constexpr (kDirections) {
+        const auto a =
+            std::lower_bound(common.row.begin(), common.row.end(), w) - common.row.begin();
+        add(thread, w, common.ways[common.at]);
+        of_v += common.other_ways[b];
+        of_u += common.ways[a];
+      } else {
+        add(thread, w, 1);
+        ++of_v;
+        ++of_u;
+      }
+    }
+    if (of_u > 0) add(thread, common.u, of_u);
+    if (of_v > 0) add(thread, common.v, of_v);
   }
 
   // Reads the owner's rows and calls search(part) for each piece of them. False: the owner is lost.

@@ -6,7 +6,8 @@
 // to the first, each vertex gives the paths to it and beyond, by its number of paths, along its
 // edges in. Only the owner knows the depth of a vertex: it takes what vertices next to it give, and
 // drops the rest. An edge to a vertex of depth d begins at depth d - 1 or behind, so those that are
-// at d - 1 get from depth d what is for them alone.
+// at d - 1 get from depth d what is for them alone. In a job of one, where all depths are known,
+// the vertices at d - 1 look for it along their edges out instead, which needs no atomic sums.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -35,7 +36,7 @@ class SimpleRows {
           VertexId* end = std::remove_copy(rows.vertices.data() + begins_[i],
                                            rows.vertices.data() + begins_[i + 1], begin,
                                            static_cast<VertexId>(first_ + i));
-          std::sort(begin, end);
+          if (!std::is_sorted(begin, end)) std::sort(begin, end);
           end = std::unique(begin, end);
           ends_[i] = static_cast<std::uint64_t>(end - vertices_.data());
         }
@@ -64,19 +65,25 @@ class Brandes {
         touched_(graph),
         depth_(nullptr, graph.num_owned()),
         num_paths_(nullptr, graph.num_owned()),
-        beyond_(nullptr, graph.num_owned()) {
-    if (!graph.undirected()) in_.emplace(graph, graph.in());
+        beyond_(nullptr, graph.num_owned()),
+        given_(nullptr, graph.num_owned()),
+        finds_(static_cast<std::size_t>(graph.num_threads())) {
+    if (!alone_ && !graph.undirected()) in_.emplace(graph, graph.in());
   }
 
   void add(VertexId source) {
     search(source);
     for (std::size_t depth = begins_.size() - 1; depth-- > 1;) {
+      for_depth(depth,
+                [&](int, VertexId v) { given_[at(v)] = (1 + beyond_[at(v)]) / num_paths_[at(v)]; });
       const auto before = static_cast<std::uint32_t>(depth - 1);
+      if (alone_) {
+        collect(before);
+        continue;
+      }
       spread(
-          depth, in_ ? *in_ : out_,
-          [&](VertexId v) { return (1 + beyond_[at(v)]) / num_paths_[at(v)]; },
-          [&](VertexId v) { return depth_[at(v)] == before; },
-          [&](VertexId v, double sum) { beyond_[at(v)] = num_paths_[at(v)] * sum; });
+          depth, in_ ? *in_ : out_, given_, [&](VertexId v) { return depth_[at(v)] == before; },
+          [&](int, VertexId v, double sum) { beyond_[at(v)] = num_paths_[at(v)] * sum; });
     }
     for (const VertexId v : order_) result_.score[v] += beyond_[at(v)];
   }
@@ -107,16 +114,21 @@ class Brandes {
     }
     begins_.push_back(order_.size());
     for (std::uint32_t depth = 0;; ++depth) {
-      std::uint64_t too_many = 0;
       spread(
-          depth, out_, [&](VertexId v) { return num_paths_[at(v)]; },
-          [&](VertexId v) { return depth_[at(v)] == kUnreached; },
-          [&](VertexId v, double sum) {
+          depth, out_, num_paths_, [&](VertexId v) { return depth_[at(v)] == kUnreached; },
+          [&](int thread, VertexId v, double sum) {
+            Finds& finds = finds_[static_cast<std::size_t>(thread)];
             depth_[at(v)] = depth + 1;
             num_paths_[at(v)] = sum;
-            order_.push_back(v);
-            too_many += std::isfinite(sum) ? 0 : 1;
+            finds.vertices.push_back(v);
+            finds.too_many += std::isfinite(sum) ? 0 : 1;
           });
+      std::uint64_t too_many = 0;
+      for (Finds& finds : finds_) {
+        order_.insert(order_.end(), finds.vertices.begin(), finds.vertices.end());
+        finds.vertices.clear();
+        too_many += finds.too_many;
+      }
       std::uint64_t sums[] = {order_.size() - begins_.back(), too_many};
       throw_if(graph_.job().all_reduce(std::span(sums), std::plus<>()));
       if (sums[1] > 0)
@@ -128,42 +140,75 @@ class Brandes {
     }
   }
 
-  // Vertices of a depth give give(v) along the rows; take(v, sum) is called for the rank's vertices
-  // that get something and of which takes(v) is true.
-  template <class Give, class Takes, class Take>
-  void spread(std::size_t depth, const SimpleRows& rows, Give&& give, Takes&& takes, Take&& take) {
+  // visit(thread, v) for the rank's vertices of a depth.
+  template <class Visit>
+  void for_depth(std::size_t depth, Visit&& visit) {
     const std::size_t begin = begins_[depth];
     detail::WorkCounter work(begins_[depth + 1] - begin, {.grain = 16}, graph_.num_threads());
     graph_.team().run([&](int thread) {
       work.work(thread, [&](std::uint64_t first, std::uint64_t last) {
-        for (std::uint64_t i = first; i < last; ++i) {
-          const VertexId v = order_[begin + i];
-          const double given = give(v);
-          for (const VertexId to : rows.row(v)) {
-            if (graph_.owns(to) && !takes(to)) continue;
-            atomic_add(sums_[to], given);
-            touched_.insert(to);
-          }
-        }
+        for (std::uint64_t i = first; i < last; ++i) visit(thread, order_[begin + i]);
       });
     });
+  }
+
+  // Vertices of a depth give given[v] along the rows; take(thread, v, sum) is called for the rank's
+  // vertices that get something and of which takes(v) is true.
+  template <class Takes, class Take>
+  void spread(std::size_t depth, const SimpleRows& rows, const Buffer<double>& given, Takes&& takes,
+              Take&& take) {
+    for_depth(depth, [&](int, VertexId v) {
+      const double mine = given[at(v)];
+      for (const VertexId to : rows.row(v)) {
+        if (graph_.owns(to) && !takes(to)) continue;
+        atomic_add(sums_[to], mine);
+        touched_.insert(to);
+      }
+    });
     add_to_owners(graph_, sums_, touched_);
-    touched_.for_each(graph_.first(), graph_.last(), [&](VertexId v) {
-      if (takes(v)) take(v, sums_[v]);
-      sums_[v] = 0;
+    // Threads' parts begin with words of the set.
+    const std::uint64_t first_word = graph_.first() / 64, end_word = (graph_.last() + 63) / 64;
+    detail::WorkCounter work(end_word - first_word, {.grain = 64}, graph_.num_threads());
+    graph_.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        const std::uint64_t first = (first_word + begin) * 64, last = (first_word + end) * 64;
+        touched_.for_each(std::max(graph_.first(), static_cast<VertexId>(first)),
+                          static_cast<VertexId>(std::min<std::uint64_t>(graph_.last(), last)),
+                          [&](VertexId v) {
+                            if (takes(v)) take(thread, v, sums_[v]);
+                            sums_[v] = 0;
+                          });
+      });
     });
     touched_.clear();
   }
 
+  // In a job of one: what vertices of a depth get from those of the next.
+  void collect(std::uint32_t depth) {
+    for_depth(depth, [&](int, VertexId v) {
+      double sum = 0;
+      for (const VertexId to : out_.row(v))
+        if (depth_[at(to)] == depth + 1) sum += given_[at(to)];
+      beyond_[at(v)] = num_paths_[at(v)] * sum;
+    });
+  }
+
+  struct alignas(64) Finds {
+    std::vector<VertexId> vertices;  // of the next depth
+    std::uint64_t too_many = 0;      // of them, to which more paths lead than a double can count
+  };
   const Graph& graph_;
   Betweenness& result_;
+  const bool alone_ = graph_.job().size() == 1;
   SimpleRows out_;
-  std::optional<SimpleRows> in_;     // of a directed graph
+  std::optional<SimpleRows> in_;     // of a directed graph in a job of several
   VertexArray<double> sums_;         // what vertices get
   VertexSet touched_;                // those that get something
   Buffer<std::uint32_t> depth_;      // of own vertices, as the next two
   Buffer<double> num_paths_;         // from the source
   Buffer<double> beyond_;            // of all that is reached over a vertex, its share
+  Buffer<double> given_;             // along each edge that leads to a vertex
+  std::vector<Finds> finds_;         // by thread
   std::vector<VertexId> order_;      // own vertices that were reached, by their depth
   std::vector<std::size_t> begins_;  // of each depth in it
 };

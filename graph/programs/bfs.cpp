@@ -6,7 +6,8 @@
 // Bottom-up, every vertex without a parent searches its edges in for one in the frontier; for that
 // each rank reads the other ranks' parts of the frontier's bits. Bottom-up is faster while the
 // frontier has many edges compared with the unvisited rest. Without edges in, all steps are
-// top-down.
+// top-down. In a bottom-up step a rank that is done takes over blocks of vertices of others
+// (vertex_blocks.hpp).
 //
 // The two bitmaps of the frontier alternate: the sum at a step's end guarantees that the bits of
 // all ranks are complete, and that no rank still reads those of the step before.
@@ -18,11 +19,14 @@
 #include <atomic>
 #include <bit>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "algorithms.hpp"
 #include "delta_stepping.hpp"
 #include "graph/common/agree.hpp"
+#include "graph/common/shared_rows.hpp"
+#include "graph/common/vertex_blocks.hpp"
 
 namespace weft::graph {
 namespace {
@@ -51,6 +55,9 @@ class Search {
         ended_(static_cast<std::size_t>(graph.num_threads())) {
     if constexpr (!kAlone)
       exchange_ = std::make_unique<transport::Exchange<Found>>(graph.job(), graph.num_threads());
+    if (!goes_bottom_up()) return;
+    in_rows_.emplace(graph, graph.in());
+    blocks_.emplace(graph);
   }
 
   void run(VertexId source) {
@@ -74,8 +81,7 @@ class Search {
       if (bottom_up)
         bottom_up = total_.vertices >= before || total_.vertices > graph_.num_vertices() / kBeta;
       else
-        bottom_up = graph_.has_in_edges() && options_.mode != Mode::push &&
-                    total_.edges > edges_left_ / kAlpha;
+        bottom_up = goes_bottom_up() && total_.edges > edges_left_ / kAlpha;
       if (was && !bottom_up) queue_from_bits();
       if (!was && bottom_up) bits_from_queue();
       if constexpr (!kAlone) {
@@ -98,7 +104,9 @@ class Search {
     Buffer<std::uint64_t> words;
     std::vector<transport::RemoteMemory> remotes;
   };
-  // The vertices found in a step, and the edges out of them.
+  bool goes_bottom_up() const { return graph_.has_in_edges() && options_.mode != Mode::push; }
+
+  // The vertices found in a step, and, top-down, the edges out of them.
   struct Total {
     std::uint64_t vertices = 0, edges = 0, failures = 0;
   };
@@ -245,39 +253,97 @@ class Search {
     FrontierBits& front = bits_[current_];
     FrontierBits& next = bits_[1 - current_];
     if constexpr (!kAlone) fetch(front);
-    const Rows& in = graph_.in();
-    // Ranges are multiples of 64 vertices, so that no two threads write one word of `next`.
-    const std::uint64_t first_word = first_ / 64, end_word = (graph_.last() - 1) / 64 + 1;
-    detail::WorkCounter work(end_word - first_word, {.grain = 16}, graph_.num_threads());
     graph_.team().run([&](int thread) {
-      std::uint64_t found = 0, edges = 0;
-      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        for (std::uint64_t w = first_word + begin; w < first_word + end; ++w) {
-          std::uint64_t bits = 0;
-          const VertexId from = std::max<VertexId>(first_, static_cast<VertexId>(w * 64));
-          const auto to =
-              static_cast<VertexId>(std::min<std::uint64_t>(graph_.last(), w * 64 + 64));
-          for (VertexId v = from; v < to; ++v) {
-            if (result_.parent[v] != kNoVertex) continue;
-            std::uint64_t e = in.offsets[v - first_];
-            const std::uint64_t end_edge = in.offsets[v - first_ + 1];
-            for (; e < end_edge; ++e) {
-              const VertexId u = in.vertices[e];
-              if (!front.contains(u)) continue;
-              result_.parent[v] = u;
-              result_.depth[v] = result_.num_steps;
-              bits |= std::uint64_t{1} << v % 64;
-              ++found;
-              edges += graph_.out_degree(v);
-              break;
-            }
-          }
-          next.words[w] = bits;
-        }
+      std::uint64_t num_found = 0;
+      OtherBlock other;
+      const Code code = blocks_->work(thread, [&](const VertexBlock& block) {
+        if (block.owner != graph_.job().rank())
+          return search_other(thread, block, front, next, other, num_found);
+        search(block, in_rows_->own(block.first), front,
+               {&result_.parent[block.first], &result_.depth[block.first],
+                next.words.data() + block.first / 64},
+               num_found);
+        return Code::ok;
       });
-      next_size_.fetch_add(found, std::memory_order_relaxed);
-      next_edges_.fetch_add(edges, std::memory_order_relaxed);
+      if (code != Code::ok) failed_.store(code, std::memory_order_relaxed);
+      next_size_.fetch_add(num_found, std::memory_order_relaxed);
     });
+  }
+
+  // What a bottom-up step reads and writes of a block's vertices. The words of the next frontier's
+  // bits are the block's alone.
+  struct BlockState {
+    VertexId* parent;
+    std::uint32_t* depth;
+    std::uint64_t* bits;
+  };
+  static constexpr std::size_t kBlockWords = VertexBlocks::kSize / 64;
+
+  void search(const VertexBlock& block, const RowRange& in, const FrontierBits& front,
+              const BlockState& state, std::uint64_t& num_found) const {
+    // Most rows are left at their first edge, so the time is that of its way to the cache.
+    constexpr std::size_t kAhead = 16;
+    const std::size_t size = block.last - block.first;
+    const std::uint64_t* const frontier = front.words.data();
+    for (std::size_t i = 0; i < size;) {
+      std::uint64_t bits = 0;
+      const std::uint64_t word = (block.first + i) / 64;
+      for (; i < size && (block.first + i) / 64 == word; ++i) {
+        if (i + kAhead < size && state.parent[i + kAhead] == kNoVertex)
+          __builtin_prefetch(in.vertices + in.offsets[i + kAhead]);
+        if (state.parent[i] != kNoVertex) continue;
+        const std::uint64_t end = in.offsets[i + 1];
+        for (std::uint64_t e = in.offsets[i]; e < end; ++e) {
+          const VertexId u = in.vertices[e];
+          if ((frontier[u / 64] >> u % 64 & 1) == 0) continue;
+          state.parent[i] = u;
+          state.depth[i] = result_.num_steps;
+          bits |= std::uint64_t{1} << (block.first + i) % 64;
+          ++num_found;
+          break;
+        }
+      }
+      state.bits[word - block.first / 64] = bits;
+    }
+  }
+
+  // Another rank's block as it was read.
+  struct OtherBlock {
+    SharedRows::Copy in;
+    VertexId parent[VertexBlocks::kSize];
+    std::uint32_t depth[VertexBlocks::kSize];
+    std::uint64_t bits[kBlockWords];
+  };
+  Code search_other(int thread, const VertexBlock& block, const FrontierBits& front,
+                    const FrontierBits& next, OtherBlock& other, std::uint64_t& num_found) {
+    transport::Job& job = graph_.job();
+    const auto owner = static_cast<std::size_t>(block.owner);
+    const std::uint64_t row = block.first - graph_.cut()[owner], size = block.last - block.first;
+    const auto parent =
+        result_.parent.remotes()[owner].part(row * sizeof(VertexId), size * sizeof(VertexId));
+    Code code = job.rdma_read(thread, parent, other.parent, size * sizeof(VertexId));
+    if (code != Code::ok) return code;
+    const std::uint64_t first_word = block.first / 64;
+    const std::uint64_t num_words = (block.last - 1) / 64 + 1 - first_word;
+    const auto bits = next.remotes[owner].part(first_word * 8, num_words * 8);
+    if (std::find(other.parent, other.parent + size, kNoVertex) == other.parent + size) {
+      std::fill_n(other.bits, num_words, 0);
+      return job.rdma_write(thread, bits, other.bits, num_words * 8);
+    }
+    const auto depth = result_.depth.remotes()[owner].part(row * sizeof(std::uint32_t),
+                                                           size * sizeof(std::uint32_t));
+    RowRange in;
+    code = job.rdma_read(thread, depth, other.depth, size * sizeof(std::uint32_t));
+    if (code == Code::ok)
+      code = in_rows_->read(thread, block.owner, block.first, block.last, other.in, in);
+    if (code != Code::ok) return code;
+    const std::uint64_t before = num_found;
+    search(block, in, front, {other.parent, other.depth, other.bits}, num_found);
+    code = job.rdma_write(thread, bits, other.bits, num_words * 8);
+    if (code != Code::ok || num_found == before) return code;
+    code = job.rdma_write(thread, parent, other.parent, size * sizeof(VertexId));
+    if (code != Code::ok) return code;
+    return job.rdma_write(thread, depth, other.depth, size * sizeof(std::uint32_t));
   }
 
   // Reads the others' bits of the frontier. Ranks' ranges may share a word.
@@ -321,6 +387,8 @@ class Search {
     }
     next_size_.store(0, std::memory_order_relaxed);
     next_edges_.store(0, std::memory_order_relaxed);
+    // For a bottom-up step, if one follows.
+    if (blocks_) blocks_->open();
     if constexpr (!kAlone) {
       throw_if(graph_.job().all_reduce(total_, [](const Total& a, const Total& b) {
         return Total{a.vertices + b.vertices, a.edges + b.edges, a.failures + b.failures};
@@ -413,6 +481,9 @@ class Search {
   std::atomic<std::uint64_t> next_size_{0}, next_edges_{0};
   FrontierBits bits_[2];
   int current_ = 0;
+  // Where steps go bottom-up.
+  std::optional<SharedRows> in_rows_;
+  std::optional<VertexBlocks> blocks_;
   VertexSet seen_;  // other ranks' vertices that were sent to them
   std::vector<std::uint64_t> piece_;
   std::unique_ptr<transport::Exchange<Found>> exchange_;

@@ -6,9 +6,12 @@
 // them once, as in pagerank.cpp. Two such arrays alternate: the sum over ranks of changes that ends
 // an iteration is also the barrier between those who read one and those who write it next.
 #include <bit>
+#include <optional>
 
 #include "graph/common/agree.hpp"
 #include "graph/common/gather.hpp"
+#include "graph/common/shared_rows.hpp"
+#include "graph/common/vertex_blocks.hpp"
 #include "graph/programs/require.hpp"
 #include "weft/graph/algorithms.hpp"
 
@@ -56,13 +59,18 @@ class Propagation {
         result_(result),
         labels_{OwnedArray<VertexId>(graph), OwnedArray<VertexId>(graph)},
         all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
-        workers_(static_cast<std::size_t>(graph.num_threads())) {}
+        workers_(static_cast<std::size_t>(graph.num_threads())),
+        out_rows_(graph, graph.out()),
+        blocks_(graph) {
+    if (!graph.undirected()) in_rows_.emplace(graph, graph.in());
+  }
 
   void run(const CdlpOptions& rules, const RunOptions& options) {
     const VertexId first = graph_.first(), last = graph_.last();
     int now = 0;
     for (VertexId v = first; v < last; ++v)
       labels_[now][v] = options.resume_step == 0 ? v : result_.label[v];
+    blocks_.open();
     if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
     std::uint64_t num_changed = 1;
     for (result_.num_steps = options.resume_step;
@@ -83,49 +91,93 @@ class Propagation {
   std::uint64_t iterate(OwnedArray<VertexId>& from, OwnedArray<VertexId>& to) {
     if (!all_.empty()) gather_all(graph_, from, all_);
     const VertexId* const labels = all_.empty() ? from.data() : all_.data();
-    const VertexId first = graph_.first();
-    for (Worker& worker : workers_) worker.num_changed = 0;
-    detail::WorkCounter work(graph_.num_owned(), {.schedule = Schedule::steal, .grain = 64},
-                             graph_.num_threads());
     graph_.team().run([&](int thread) {
       Worker& worker = workers_[static_cast<std::size_t>(thread)];
-      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        for (std::uint64_t i = begin; i < end; ++i) {
-          const auto v = static_cast<VertexId>(first + i);
-          const VertexId label = vote(v, labels, worker.votes);
-          worker.num_changed += label != labels[v] ? 1 : 0;
-          to[v] = label;
-        }
+      worker.num_changed = 0;
+      worker.code = blocks_.work(thread, [&](const VertexBlock& block) {
+        if (block.owner != graph_.job().rank())
+          return vote_for_other(thread, block, labels, to, worker);
+        const RowRange in = in_rows_ ? in_rows_->own(block.first) : RowRange{};
+        vote(block, out_rows_.own(block.first), in, labels, &to[block.first], worker);
+        return Code::ok;
       });
     });
-    std::uint64_t sum = 0;
-    for (const Worker& worker : workers_) sum += worker.num_changed;
-    throw_if(graph_.job().all_reduce(sum, std::plus<>()));
-    return sum;
-  }
-
-  // `labels` are those of all vertices: in a job of one the first vertex is 0.
-  VertexId vote(VertexId v, const VertexId* labels, Votes& votes) const {
-    const VertexId row = v - graph_.first();
-    const Neighbors out = graph_.out().row(row);
-    const bool both = !graph_.undirected();
-    const Neighbors in = both ? graph_.in().row(row) : Neighbors(nullptr, nullptr, 0);
-    if (out.size() + in.size() == 0) return labels[v];
-    votes.begin(out.size() + in.size());
-    for (const auto& edge : out) votes.add(labels[edge.vertex]);
-    for (const auto& edge : in) votes.add(labels[edge.vertex]);
-    return votes.winner();
+    Total total;
+    for (const Worker& worker : workers_) {
+      total.num_changed += worker.num_changed;
+      if (worker.code != Code::ok) total.num_failed = 1;
+    }
+    // For the next iteration, if there is one.
+    blocks_.open();
+    throw_if(graph_.job().all_reduce(total, [](const Total& a, const Total& b) {
+      return Total{a.num_changed + b.num_changed, a.num_failed + b.num_failed};
+    }));
+    if (total.num_failed > 0) {
+      Status status;
+      for (const Worker& worker : workers_)
+        if (worker.code != Code::ok) status = worker.code;
+      throw_together(graph_.job(), status);
+    }
+    return total.num_changed;
   }
 
   struct alignas(64) Worker {
     Votes votes;
     std::uint64_t num_changed = 0;
+    Code code = Code::ok;
+    SharedRows::Copy out, in;  // of another rank's block
   };
+  // The totals over ranks at an iteration's end.
+  struct Total {
+    std::uint64_t num_changed = 0, num_failed = 0;
+  };
+
+  // The labels of a block's vertices, from those of all vertices. Of an undirected graph the rows
+  // in have no edges: those out are all.
+  static void vote(const VertexBlock& block, const RowRange& out, const RowRange& in,
+                   const VertexId* labels, VertexId* to, Worker& worker) {
+    const auto size_of = [](const RowRange& rows, std::size_t i) {
+      return rows.offsets == nullptr ? 0 : rows.offsets[i + 1] - rows.offsets[i];
+    };
+    for (std::size_t i = 0; i < block.last - block.first; ++i) {
+      const VertexId old = labels[block.first + i];
+      const std::uint64_t num_out = size_of(out, i), num_in = size_of(in, i);
+      to[i] = old;
+      if (num_out + num_in == 0) continue;
+      worker.votes.begin(num_out + num_in);
+      for (std::uint64_t e = 0; e < num_out; ++e)
+        worker.votes.add(labels[out.vertices[out.offsets[i] + e]]);
+      for (std::uint64_t e = 0; e < num_in; ++e)
+        worker.votes.add(labels[in.vertices[in.offsets[i] + e]]);
+      to[i] = worker.votes.winner();
+      worker.num_changed += to[i] != old ? 1 : 0;
+    }
+  }
+
+  // The same of another rank's vertices.
+  Code vote_for_other(int thread, const VertexBlock& block, const VertexId* labels,
+                      const OwnedArray<VertexId>& to, Worker& worker) {
+    RowRange out, in;
+    Code code = out_rows_.read(thread, block.owner, block.first, block.last, worker.out, out);
+    if (code == Code::ok && in_rows_)
+      code = in_rows_->read(thread, block.owner, block.first, block.last, worker.in, in);
+    if (code != Code::ok) return code;
+    VertexId result[VertexBlocks::kSize];
+    vote(block, out, in, labels, result, worker);
+    const auto owner = static_cast<std::size_t>(block.owner);
+    const std::size_t bytes = (block.last - block.first) * sizeof(VertexId);
+    const std::uint64_t at = std::uint64_t{block.first - graph_.cut()[owner]} * sizeof(VertexId);
+    return graph_.job().rdma_write(thread, to.remotes()[owner].part(at, bytes), result, bytes);
+  }
+
   const Graph& graph_;
   Cdlp& result_;
   OwnedArray<VertexId> labels_[2];  // before an iteration, and after it
   Buffer<VertexId> all_;            // of all vertices before it; empty in a job of one
   std::vector<Worker> workers_;     // by thread
+  SharedRows out_rows_;
+  std::optional<SharedRows> in_rows_;  // where they are others
+  VertexBlocks blocks_;
 };
 
 }  // namespace

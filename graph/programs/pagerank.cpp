@@ -2,11 +2,17 @@
 // shares of a rank's own vertices are in memory that the others can read; in an iteration each rank
 // reads all of them once. Two such arrays alternate, so that one barrier an iteration is enough: a
 // slow rank still reads one while a fast rank writes the other.
+//
+// A rank that is done takes over blocks of vertices of others (vertex_blocks.hpp), and writes the
+// new values into their owners' arrays.
 #include <cmath>
+#include <memory>
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/common/gather.hpp"
+#include "graph/common/shared_rows.hpp"
+#include "graph/common/vertex_blocks.hpp"
 
 namespace weft::graph {
 namespace {
@@ -18,16 +24,17 @@ class Puller {
         result_(result),
         given_{OwnedArray<double>(graph), OwnedArray<double>(graph)},
         all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
-        scale_(nullptr, graph.num_owned()),
-        changes_(static_cast<std::size_t>(graph.num_threads())) {}
+        scale_(graph),
+        workers_(static_cast<std::size_t>(graph.num_threads())),
+        rows_(graph, graph.in()),
+        blocks_(graph) {}
 
   void run(const PageRankOptions& rules, const RunOptions& options) {
-    const VertexId first = graph_.first();
-    for_owned([&](VertexId v, std::size_t) {
+    for_owned([&](VertexId v) {
       const std::uint64_t degree = graph_.out_degree(v);
-      scale_[v - first] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
+      scale_[v] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
       if (options.resume_step == 0) result_.rank[v] = 1;
-      given_[options.resume_step % 2][v] = result_.rank[v] * scale_[v - first];
+      given_[options.resume_step % 2][v] = result_.rank[v] * scale_[v];
     });
     double change = std::numeric_limits<double>::infinity();
     for (result_.num_steps = options.resume_step;
@@ -35,7 +42,8 @@ class Puller {
       const int now = static_cast<int>(result_.num_steps % 2);
       ++result_.num_steps;
       if (options.progress) options.progress("pagerank", result_.num_steps);
-      if (graph_.job().size() > 1) {
+      if (several_) {
+        blocks_.open();
         throw_if(graph_.job().barrier());
         gather_all(graph_, given_[now], all_);
       }
@@ -46,22 +54,32 @@ class Puller {
       change = rules.tolerance > 0                              ? iterate<true, true>(now, true)
                : saves || result_.num_steps == rules.iterations ? iterate<false, true>(now, true)
                                                                 : iterate<false, false>(now, all);
-      if (saves) options.save(result_.num_steps);
+      if (!saves) continue;
+      // Others may still be writing ranks of vertices that they took over.
+      if (several_) throw_if(graph_.job().barrier());
+      options.save(result_.num_steps);
     }
-    // The arrays stay until all ranks have read them.
-    if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
+    // The arrays stay until all ranks have read and written them.
+    if (several_) throw_if(graph_.job().barrier());
   }
 
  private:
   template <class Visit>
   void for_owned(Visit&& visit) {
-    // Each thread keeps its vertices where possible, as their values are in its caches.
-    detail::WorkCounter work(graph_.num_owned(), {.schedule = Schedule::steal, .grain = 512},
+    for_ranges([&](VertexId first, VertexId last, int) {
+      for (VertexId v = first; v < last; ++v) visit(v);
+    });
+  }
+  // Each thread keeps its vertices where possible, as their values are in its caches.
+  template <class Visit>
+  void for_ranges(Visit&& visit) {
+    detail::WorkCounter work(graph_.num_owned(),
+                             {.schedule = Schedule::steal, .grain = VertexBlocks::kSize},
                              graph_.num_threads());
     graph_.team().run([&](int thread) {
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        for (std::uint64_t i = begin; i < end; ++i)
-          visit(static_cast<VertexId>(graph_.first() + i), static_cast<std::size_t>(thread));
+        visit(static_cast<VertexId>(graph_.first() + begin),
+              static_cast<VertexId>(graph_.first() + end), thread);
       });
     });
   }
@@ -75,41 +93,105 @@ class Puller {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
+  // The values of some vertices, or copies of another rank's.
+  struct Values {
+    const double* scale;
+    double* rank;
+    double* next;
+  };
+
   // kChange: how much all changed is asked for; kKeep: the ranks are. Without `all`, what has no
   // edges in is left as it is.
   template <bool kChange, bool kKeep>
   double iterate(int now, bool all) {
-    const VertexId first = graph_.first();
-    const Rows& in = graph_.in();
     const double* const given = all_.empty() ? given_[now].data() : all_.data();
-    double* const next = given_[1 - now].data();
-    for (Change& change : changes_) change.sum = 0;
-    for_owned([&](VertexId v, std::size_t thread) {
-      const std::uint64_t begin = in.offsets[v - first], end = in.offsets[v - first + 1];
-      if (begin == end && !all) return;
-      const double sum = sum_of(given, in.vertices.data() + begin, in.vertices.data() + end);
-      const double value = 1 - kDamping + kDamping * sum;
-      if constexpr (kChange) changes_[thread].sum += std::abs(value - result_.rank[v]);
-      if constexpr (kKeep) result_.rank[v] = value;
-      next[v - first] = value * scale_[v - first];
-    });
+    OwnedArray<double>& next = given_[1 - now];
+    for (Worker& worker : workers_) worker = {};
+    const auto update_own = [&](VertexId first, VertexId last, int thread) {
+      const Values values{&scale_[first], &result_.rank[first], &next[first]};
+      workers_[static_cast<std::size_t>(thread)].change +=
+          update<kChange, kKeep>(rows_.own(first), last - first, given, values, all);
+    };
+    if (!several_) {
+      for_ranges(update_own);
+    } else {
+      graph_.team().run([&](int thread) {
+        SharedRows::Copy copy;
+        Worker& worker = workers_[static_cast<std::size_t>(thread)];
+        worker.code = blocks_.work(thread, [&](const VertexBlock& block) {
+          if (block.owner == graph_.job().rank()) {
+            update_own(block.first, block.last, thread);
+            return Code::ok;
+          }
+          return update_other<kChange, kKeep>(thread, block, given, next, copy, worker.change);
+        });
+      });
+      for (const Worker& worker : workers_)
+        if (worker.code != Code::ok && worker.code != Code::peer_lost) throw Error(worker.code);
+    }
     if constexpr (!kChange) return std::numeric_limits<double>::infinity();
     double sum = 0;
-    for (const Change& change : changes_) sum += change.sum;
+    for (const Worker& worker : workers_) sum += worker.change;
     throw_if(graph_.job().all_reduce(sum, std::plus<>()));
     return sum;
   }
 
-  struct alignas(64) Change {
-    double sum = 0;
+  // Returns how much the vertices changed.
+  template <bool kChange, bool kKeep>
+  static double update(const RowRange& rows, std::size_t num_rows, const double* given,
+                       const Values& values, bool all) {
+    double change = 0;
+    for (std::size_t i = 0; i < num_rows; ++i) {
+      const std::uint64_t begin = rows.offsets[i], end = rows.offsets[i + 1];
+      if (begin == end && !all) continue;
+      const double value =
+          1 - kDamping + kDamping * sum_of(given, rows.vertices + begin, rows.vertices + end);
+      if constexpr (kChange) change += std::abs(value - values.rank[i]);
+      if constexpr (kKeep) values.rank[i] = value;
+      values.next[i] = value * values.scale[i];
+    }
+    return change;
+  }
+
+  // The same of another rank's vertices.
+  template <bool kChange, bool kKeep>
+  Code update_other(int thread, const VertexBlock& block, const double* given,
+                    const OwnedArray<double>& next, SharedRows::Copy& copy, double& change) {
+    RowRange rows;
+    if (const Code code = rows_.read(thread, block.owner, block.first, block.last, copy, rows);
+        code != Code::ok)
+      return code;
+    const std::size_t size = block.last - block.first, bytes = size * sizeof(double);
+    double scale[VertexBlocks::kSize], rank[VertexBlocks::kSize], result[VertexBlocks::kSize];
+    const auto part = [&](const OwnedArray<double>& array) {
+      const auto owner = static_cast<std::size_t>(block.owner);
+      return array.remotes()[owner].part(
+          std::uint64_t{block.first - graph_.cut()[owner]} * sizeof(double), bytes);
+    };
+    transport::Job& job = graph_.job();
+    Code code = job.rdma_read(thread, part(scale_), scale, bytes);
+    if (kChange && code == Code::ok) code = job.rdma_read(thread, part(result_.rank), rank, bytes);
+    if (code != Code::ok) return code;
+    change += update<kChange, kKeep>(rows, size, given, {scale, rank, result}, true);
+    code = job.rdma_write(thread, part(next), result, bytes);
+    if (kKeep && code == Code::ok) code = job.rdma_write(thread, part(result_.rank), rank, bytes);
+    return code;
+  }
+
+  struct alignas(64) Worker {
+    double change = 0;
+    Code code = Code::ok;
   };
   const Graph& graph_;
   PageRank& result_;
+  const bool several_ = graph_.job().size() > 1;
   // The share that a vertex gives along each edge, in this iteration and the next.
   OwnedArray<double> given_[2];
   Buffer<double> all_;           // what all vertices give in this iteration; empty in a job of one
-  Buffer<double> scale_;         // 1 / edges out
-  std::vector<Change> changes_;  // by thread
+  OwnedArray<double> scale_;     // 1 / edges out
+  std::vector<Worker> workers_;  // by thread
+  SharedRows rows_;
+  VertexBlocks blocks_;
 };
 
 }  // namespace

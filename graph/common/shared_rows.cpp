@@ -1,0 +1,68 @@
+#include "shared_rows.hpp"
+
+#include <algorithm>
+
+#include "graph/common/agree.hpp"
+
+namespace weft::graph {
+
+namespace {
+
+// Memory of a buffer that is not remote by itself, as long as this lives.
+template <class T>
+Status share(transport::Job& job, const Buffer<T>& buffer, transport::RemoteMemory& memory) {
+  memory = buffer.remote();
+  if (memory.bytes > 0 || buffer.empty()) return Code::ok;
+  return job.share(buffer.data(), buffer.size() * sizeof(T), memory);
+}
+// A failure leaves it shared: the rows' memory stays, so a rank that still reads there does no
+// harm.
+template <class T>
+void unshare(transport::Job& job, const Buffer<T>& buffer, const transport::RemoteMemory& memory) {
+  if (memory.bytes > 0 && buffer.remote().bytes == 0) (void)job.unshare(memory);
+}
+
+}  // namespace
+
+SharedRows::SharedRows(const Graph& graph, const Rows& rows) : graph_(graph), rows_(rows) {
+  transport::Job& job = graph.job();
+  if (job.size() == 1) return;
+  Status status = share(job, rows.offsets, mine_.offsets);
+  if (status.ok()) status = share(job, rows.vertices, mine_.vertices);
+  throw_together(job, status);
+  throw_if(job.all_gather(mine_, remotes_));
+}
+
+SharedRows::~SharedRows() {
+  unshare(graph_.job(), rows_.vertices, mine_.vertices);
+  unshare(graph_.job(), rows_.offsets, mine_.offsets);
+}
+
+Code SharedRows::read_offsets(int thread, int owner, VertexId first, VertexId last,
+                              std::vector<std::uint64_t>& offsets) const {
+  const auto o = static_cast<std::size_t>(owner);
+  offsets.resize(static_cast<std::size_t>(last - first) + 1);
+  const std::size_t bytes = offsets.size() * sizeof(std::uint64_t);
+  const std::uint64_t at = std::uint64_t{first - graph_.cut()[o]} * sizeof(std::uint64_t);
+  return graph_.job().rdma_read(thread, remotes_[o].offsets.part(at, bytes), offsets.data(), bytes);
+}
+
+Code SharedRows::read(int thread, int owner, VertexId first, VertexId last, Copy& copy,
+                      RowRange& rows) const {
+  if (const Code code = read_offsets(thread, owner, first, last, copy.offsets); code != Code::ok)
+    return code;
+  const transport::RemoteMemory& vertices = remotes_[static_cast<std::size_t>(owner)].vertices;
+  const std::uint64_t begin = copy.offsets.front(), end = copy.offsets.back();
+  if (!std::is_sorted(copy.offsets.begin(), copy.offsets.end()) ||
+      end > vertices.bytes / sizeof(VertexId))
+    return Code::corrupt;
+  for (std::uint64_t& offset : copy.offsets) offset -= begin;
+  copy.vertices.resize(end - begin);
+  rows = {copy.offsets.data(), copy.vertices.data()};
+  if (begin == end) return Code::ok;
+  const std::size_t bytes = copy.vertices.size() * sizeof(VertexId);
+  return graph_.job().rdma_read(thread, vertices.part(begin * sizeof(VertexId), bytes),
+                                copy.vertices.data(), bytes);
+}
+
+}  // namespace weft::graph

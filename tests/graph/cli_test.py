@@ -377,20 +377,26 @@ class Cli(unittest.TestCase):
                           info['vertices_without_edges_out'], info['largest_out_degree']),
                          (3, 4, 1, 1, 1, 2))
 
-    def test_the_cut_is_by_edges_where_vertices_cost_nothing(self):
+    def test_the_cut_is_by_edges_but_for_the_papers_programs_in_which_vertices_cost_time(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '12')
 
         def cut(*words):
             return json.loads(self.good(*words, '--json', ranks=2))['cut']
-        whole, edges = cut('info', 'g.bin'), cut('info', 'g.bin', '--alpha', '1')
-        self.assertNotEqual(whole, edges)
-        self.assertEqual(whole, cut('pagerank', 'g.bin'))
-        self.assertEqual(whole, cut('wcc', 'g.bin', '--mode', 'push'))
-        for mode in ('paper', 'push'):
+        edges, paper = cut('info', 'g.bin'), cut('info', 'g.bin', '--alpha', '16')
+        self.assertNotEqual(edges, paper)
+        self.assertEqual(paper, cut('info', 'g.bin', '--alpha', '0'))
+        for mode in ('auto', 'push', 'paper'):
             self.assertEqual(edges, cut('pagerank', 'g.bin', '--mode', mode))
-            self.assertEqual(whole, cut('pagerank', 'g.bin', '--mode', mode, '--alpha', '16'))
-        self.assertEqual(cut('info', 'g.bin', '--undirected', '--alpha', '1'),
-                         cut('wcc', 'g.bin', '--mode', 'paper'))
+            self.assertEqual(paper, cut('pagerank', 'g.bin', '--mode', mode, '--alpha', '16'))
+            self.assertEqual(paper if mode == 'paper' else edges,
+                             cut('bfs', 'g.bin', '--mode', mode, '--source', '0'))
+        self.assertEqual(cut('info', 'g.bin', '--undirected'), cut('wcc', 'g.bin', '--mode', 'paper'))
+
+    def test_the_edges_of_skewed_graphs_are_shared_out_evenly(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '14')
+        for ranks in (2, 3):
+            info = json.loads(self.good('info', 'g.bin', '--json', ranks=ranks))
+            self.assertLess(max(info['edges_of_processes']) / min(info['edges_of_processes']), 1.1)
 
     def test_several_sources(self):
         self.write('g.el', '0 1\n1 2\n2 0\n')

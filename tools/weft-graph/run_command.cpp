@@ -306,12 +306,10 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
   if (arguments.algorithm != "sssp") arguments.load.weights = Weights::none;
-  // All vertices of pagerank and wcc are active, so a step's time depends on edges alone; in the
-  // other vertex programs vertices cost time as well.
-  const bool all_active = arguments.algorithm == "pagerank"
-                              ? mode == Mode::paper || mode == Mode::push
-                              : arguments.algorithm == "wcc" && mode == Mode::paper;
-  if (all_active && arguments.load.alpha == 0) arguments.load.alpha = 1;
+  // In the paper's vertex programs, in which few vertices may be active, they cost time as well.
+  if (mode == Mode::paper && (arguments.algorithm == "bfs" || arguments.algorithm == "sssp") &&
+      !arguments.given.contains("--alpha"))
+    arguments.load.alpha = 0;
   arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);

@@ -60,7 +60,7 @@ struct LoadOptions {
   // Other ranks can read this one's rows of edges, which migration needs. Memory that hosts share
   // is in small pages, so rows are found faster without.
   bool remote_rows = true;
-  double alpha = 0;          // of the partition's F; 0: max(1, |E| / |V|)
+  double alpha = 1;          // of the partition's F: a vertex's weight; 0: max(1, |E| / |V|)
   int threads = 0;           // of this process; 0: its share of the host's cores
   bool bind_threads = true;  // to cores of their own, if there are as many
   bool equal_cut = false;    // as many vertices for every rank, whatever their edges

@@ -188,7 +188,7 @@ Status parse_checkpoint_header(std::span<const std::byte> bytes, std::uint64_t f
       header.edges_sum != key.edges_sum)
     return {Code::bad_argument, "a checkpoint of another graph, or of other weights"};
   if (header.source != key.source)
-    return {Code::bad_argument, "a checkpoint from vertex " + std::to_string(header.source)};
+    return {Code::bad_argument, "a checkpoint from another vertex, or of pagerank by other rules"};
   if (file_bytes != file_bytes_of(header.num_vertices, record_bytes))
     return {Code::corrupt, "its size does not match its header: truncated or extended"};
   step = header.step;

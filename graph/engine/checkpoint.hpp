@@ -17,7 +17,7 @@ namespace weft::graph {
 // Identifies the run of a state; a checkpoint of another run is refused.
 struct CheckpointKey {
   std::uint32_t algorithm = 0;  // index in weft-graph's order
-  std::uint64_t source = 0;
+  std::uint64_t source = 0;     // of pagerank the number of its rules
   std::uint64_t num_vertices = 0, num_edges = 0;
   std::uint64_t edges_sum = 0;  // of a hash of every edge with its weight, without its order
 };

@@ -13,15 +13,17 @@
 #include "graph/common/gather.hpp"
 #include "graph/common/shared_rows.hpp"
 #include "graph/common/vertex_blocks.hpp"
+#include "restart.hpp"
 
 namespace weft::graph {
 namespace {
 
 class Puller {
  public:
-  Puller(const Graph& graph, PageRank& result)
+  Puller(const Graph& graph, const PageRankOptions& rules, PageRank& result)
       : graph_(graph),
         result_(result),
+        restart_(graph, rules),
         given_{OwnedArray<double>(graph), OwnedArray<double>(graph)},
         all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
         scale_(graph),
@@ -33,7 +35,7 @@ class Puller {
     for_owned([&](VertexId v) {
       const std::uint64_t degree = graph_.out_degree(v);
       scale_[v] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
-      if (options.resume_step == 0) result_.rank[v] = 1;
+      if (options.resume_step == 0) result_.rank[v] = restart_.begin(v);
       given_[options.resume_step % 2][v] = result_.rank[v] * scale_[v];
     });
     double change = std::numeric_limits<double>::infinity();
@@ -47,13 +49,16 @@ class Puller {
         throw_if(graph_.job().barrier());
         gather_all(graph_, given_[now], all_);
       }
+      const bool spreads = restart_.spreads();
+      if (spreads) restart_.set_dangling(dangling());
       const bool saves = options.saves_after(result_.num_steps);
       // A vertex without incoming edges is the same in all iterations, and in both arrays after
-      // two.
-      const bool all = result_.num_steps <= options.resume_step + 2;
-      change = rules.tolerance > 0                              ? iterate<true, true>(now, true)
-               : saves || result_.num_steps == rules.iterations ? iterate<false, true>(now, true)
-                                                                : iterate<false, false>(now, all);
+      // two, if it gets nothing from those without outgoing ones.
+      const bool all = spreads || result_.num_steps <= options.resume_step + 2;
+      const bool keeps = spreads || saves || result_.num_steps == rules.iterations;
+      change = rules.tolerance > 0 ? iterate<true, true>(now, true)
+               : keeps             ? iterate<false, true>(now, true)
+                                   : iterate<false, false>(now, all);
       if (!saves) continue;
       // Others may still be writing ranks of vertices that they took over.
       if (several_) throw_if(graph_.job().barrier());
@@ -84,6 +89,21 @@ class Puller {
     });
   }
 
+  // What vertices without outgoing edges have, in all ranks together. The ranks were kept; no rank
+  // takes vertices over before all have come to the sum.
+  double dangling() {
+    for (Worker& worker : workers_) worker = {};
+    for_ranges([&](VertexId first, VertexId last, int thread) {
+      double sum = 0;
+      for (VertexId v = first; v < last; ++v) sum += scale_[v] == 0 ? result_.rank[v] : 0;
+      workers_[static_cast<std::size_t>(thread)].change += sum;
+    });
+    double sum = 0;
+    for (const Worker& worker : workers_) sum += worker.change;
+    throw_if(graph_.job().all_reduce(sum, std::plus<>()));
+    return sum;
+  }
+
   // Four sums at a time, as an addition waits for the one before it longer than for its value.
   static double sum_of(const double* given, const VertexId* from, const VertexId* end) {
     double sums[4] = {};
@@ -110,7 +130,7 @@ class Puller {
     const auto update_own = [&](VertexId first, VertexId last, int thread) {
       const Values values{&scale_[first], &result_.rank[first], &next[first]};
       workers_[static_cast<std::size_t>(thread)].change +=
-          update<kChange, kKeep>(rows_.own(first), last - first, given, values, all);
+          update<kChange, kKeep>(rows_.own(first), first, last, given, values, all);
     };
     if (!several_) {
       for_ranges(update_own);
@@ -138,14 +158,15 @@ class Puller {
 
   // Returns how much the vertices changed.
   template <bool kChange, bool kKeep>
-  static double update(const RowRange& rows, std::size_t num_rows, const double* given,
-                       const Values& values, bool all) {
+  double update(const RowRange& rows, VertexId first, VertexId last, const double* given,
+                const Values& values, bool all) const {
     double change = 0;
-    for (std::size_t i = 0; i < num_rows; ++i) {
+    for (VertexId i = 0; i < last - first; ++i) {
       const std::uint64_t begin = rows.offsets[i], end = rows.offsets[i + 1];
       if (begin == end && !all) continue;
       const double value =
-          1 - kDamping + kDamping * sum_of(given, rows.vertices + begin, rows.vertices + end);
+          restart_.of(first + i) +
+          restart_.damping() * sum_of(given, rows.vertices + begin, rows.vertices + end);
       if constexpr (kChange) change += std::abs(value - values.rank[i]);
       if constexpr (kKeep) values.rank[i] = value;
       values.next[i] = value * values.scale[i];
@@ -172,19 +193,21 @@ class Puller {
     Code code = job.rdma_read(thread, part(scale_), scale, bytes);
     if (kChange && code == Code::ok) code = job.rdma_read(thread, part(result_.rank), rank, bytes);
     if (code != Code::ok) return code;
-    change += update<kChange, kKeep>(rows, size, given, {scale, rank, result}, true);
+    change +=
+        update<kChange, kKeep>(rows, block.first, block.last, given, {scale, rank, result}, true);
     code = job.rdma_write(thread, part(next), result, bytes);
     if (kKeep && code == Code::ok) code = job.rdma_write(thread, part(result_.rank), rank, bytes);
     return code;
   }
 
   struct alignas(64) Worker {
-    double change = 0;
+    double change = 0;  // of its vertices, or what those without outgoing edges have
     Code code = Code::ok;
   };
   const Graph& graph_;
   PageRank& result_;
   const bool several_ = graph_.job().size() > 1;
+  Restart restart_;
   // The share that a vertex gives along each edge, in this iteration and the next.
   OwnedArray<double> given_[2];
   Buffer<double> all_;           // what all vertices give in this iteration; empty in a job of one
@@ -199,7 +222,7 @@ class Puller {
 void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
               PageRank& result) {
   if (graph.has_in_edges() && (options.mode == Mode::pull || options.mode == Mode::automatic))
-    Puller(graph, result).run(rules, options);
+    Puller(graph, rules, result).run(rules, options);
   else
     paper_pagerank(graph, rules, options, result);
 }

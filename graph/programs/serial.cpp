@@ -6,8 +6,6 @@
 #include <queue>
 #include <utility>
 
-#include "weft/graph/algorithms.hpp"
-
 namespace weft::graph::serial {
 
 std::vector<std::uint32_t> bfs_depths(const Graph& graph, VertexId source) {
@@ -79,17 +77,26 @@ std::vector<VertexId> components(const Graph& graph) {
   return names;
 }
 
-std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance) {
-  std::vector<double> ranks(graph.num_vertices(), 1), sums(graph.num_vertices());
+std::vector<double> pagerank(const Graph& graph, const PageRankOptions& rules) {
+  const double num_vertices = static_cast<double>(graph.num_vertices());
+  std::vector<double> units(graph.num_vertices(), rules.normalized ? 1 / num_vertices : 1);
+  if (!rules.sources.empty()) std::fill(units.begin(), units.end(), 0);
+  for (const VertexId source : rules.sources)
+    units[source] += 1 / static_cast<double>(rules.sources.size());
+  std::vector<double> ranks = units, sums(graph.num_vertices());
   double change = std::numeric_limits<double>::infinity();
-  for (std::uint32_t i = 0; i < iterations && change >= tolerance; ++i) {
+  for (std::uint32_t i = 0; i < rules.iterations && change >= rules.tolerance; ++i) {
     std::fill(sums.begin(), sums.end(), 0);
-    for (VertexId v = 0; v < graph.num_vertices(); ++v)
+    double dangling = 0;
+    for (VertexId v = 0; v < graph.num_vertices(); ++v) {
       for (const auto& [to, weight] : graph.out_edges(v))
         sums[to] += ranks[v] / static_cast<double>(graph.out_degree(v));
+      if (rules.is_normalized() && graph.out_degree(v) == 0) dangling += ranks[v];
+    }
     change = 0;
     for (VertexId v = 0; v < graph.num_vertices(); ++v) {
-      const double now = 1 - kDamping + kDamping * sums[v];
+      const double now =
+          (1 - rules.damping + rules.damping * dangling) * units[v] + rules.damping * sums[v];
       change += std::abs(now - ranks[v]);
       ranks[v] = now;
     }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/graph/graph.hpp"
+#include "weft/graph/algorithms.hpp"
 
 namespace weft::graph::serial {
 
@@ -12,7 +12,7 @@ std::vector<std::uint32_t> bfs_depths(const Graph& graph, VertexId source);
 std::vector<std::uint64_t> sssp_distances(const Graph& graph, VertexId source);
 // Components are named by their smallest vertex; edges count in both directions.
 std::vector<VertexId> components(const Graph& graph);
-std::vector<double> pagerank(const Graph& graph, std::uint32_t iterations, double tolerance);
+std::vector<double> pagerank(const Graph& graph, const PageRankOptions& rules);
 // Label propagation; the graph needs no edges in.
 std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
 // In the simple graph, undirected but for clustering and betweenness; the graph needs no edges in.

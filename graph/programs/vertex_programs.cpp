@@ -3,6 +3,7 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
+#include "restart.hpp"
 
 namespace weft::graph {
 namespace {
@@ -90,6 +91,7 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
 
 void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
                     PageRank& result) {
+  Restart restart(graph, rules);
   VertexArray<double> given(graph, 0), sum(graph, 0);
   VertexSet all(graph), touched(graph);
   const auto give = [&](VertexId v) {
@@ -97,7 +99,7 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
     given[v] = degree > 0 ? result.rank[v] / static_cast<double>(degree) : 0;
   };
   processVertices(graph, [&](VertexId v) {
-    if (options.resume_step == 0) result.rank[v] = 1;
+    if (options.resume_step == 0) result.rank[v] = restart.begin(v);
     give(v);
     all.insert(v);
     return 0;
@@ -109,6 +111,9 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
        result.num_steps < rules.iterations && change >= rules.tolerance;) {
     report_step(options, "pagerank", ++result.num_steps);
     touched.clear();
+    if (restart.spreads())
+      restart.set_dangling(processVertices(
+          graph, [&](VertexId v) { return graph.out_degree(v) == 0 ? result.rank[v] : 0.; }));
     processEdges(
         graph, given, sum, all, touched,
         [](VertexId, double mine, const Neighbors& edges, auto& push) {
@@ -121,7 +126,7 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
         step);
     change = processVertices(graph, [&](VertexId v) {
       const double old = result.rank[v];
-      result.rank[v] = 1 - kDamping + kDamping * sum[v];
+      result.rank[v] = restart.of(v) + restart.damping() * sum[v];
       sum[v] = 0;
       give(v);
       return std::abs(result.rank[v] - old);

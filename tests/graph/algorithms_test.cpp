@@ -151,6 +151,37 @@ std::vector<double> betweenness_by_definition(const Matrix& edges,
   return scores;
 }
 
+std::vector<double> ranks_by_definition(const std::vector<Edge>& edges, bool undirected,
+                                        const PageRankOptions& rules) {
+  // Shares of what a vertex has that go to each other one.
+  std::vector<std::vector<double>> shares(kVertices, std::vector<double>(kVertices));
+  std::vector<double> num_out(kVertices), units(kVertices, 1.0 / kVertices);
+  for (const Edge& edge : edges) {
+    for (const bool back : {false, true}) {
+      if (back && (!undirected || edge.source == edge.destination)) continue;
+      const VertexId from = back ? edge.destination : edge.source;
+      ++shares[from][back ? edge.source : edge.destination];
+      ++num_out[from];
+    }
+  }
+  if (!rules.sources.empty()) std::fill(units.begin(), units.end(), 0);
+  for (const VertexId source : rules.sources)
+    units[source] += 1.0 / static_cast<double>(rules.sources.size());
+  for (VertexId v = 0; v < kVertices; ++v)
+    for (VertexId to = 0; to < kVertices; ++to)
+      shares[v][to] = num_out[v] > 0 ? shares[v][to] / num_out[v] : units[to];
+  std::vector<double> ranks = units;
+  for (std::uint32_t i = 0; i < rules.iterations; ++i) {
+    std::vector<double> next(kVertices);
+    for (VertexId to = 0; to < kVertices; ++to) {
+      for (VertexId v = 0; v < kVertices; ++v) next[to] += rules.damping * ranks[v] * shares[v][to];
+      next[to] += (1 - rules.damping) * units[to];
+    }
+    ranks = next;
+  }
+  return ranks;
+}
+
 // body(graph) for 1 to 3 ranks of 1 and 2 threads.
 template <class Body>
 void on_graphs(const std::string& path, bool undirected, Body&& body) {
@@ -195,6 +226,65 @@ TEST_CASE("labels propagate as they are defined") {
   }
   CHECK(num_wrong == 0);
   CHECK(num_seen == 4 * 6 * kVertices);
+}
+
+TEST_CASE("ranks that sum to one, from all vertices or some, are as they are defined") {
+  const TemporaryFile file(".bin");
+  const std::vector<Edge> edges = dense_edges();
+  write_binary(file.path(), edges);
+  const bool undirected = GENERATE(false, true);
+  PageRankOptions rules;
+  rules.iterations = GENERATE(1, 2, 30);
+  rules.damping = GENERATE(0.85, 0.3);
+  rules.sources = GENERATE(std::vector<VertexId>{}, std::vector<VertexId>{4},
+                           std::vector<VertexId>{9, 33, 4, 33, 59});
+  rules.normalized = rules.sources.empty();
+  const std::vector<double> right = ranks_by_definition(edges, undirected, rules);
+  const auto is_close = [&](VertexId v, double value) {
+    return std::abs(value - right[v]) <= 1e-12 * right[v];
+  };
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    for (const Mode mode : {Mode::automatic, Mode::paper}) {
+      PageRank found(graph);
+      RunOptions options;
+      options.mode = mode;
+      for (int again = 0; again < 2; ++again) pagerank(graph, rules, options, found);
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        if (!is_close(v, found.rank[v])) ++num_wrong;
+      if (std::abs(summarize(graph, found).sum - 1) > 1e-12) ++num_wrong;
+      num_seen += graph.num_owned();
+    }
+    if (graph.job().size() > 1) return;
+    const std::vector<double> serial = serial::pagerank(graph, rules);
+    for (VertexId v = 0; v < kVertices; ++v)
+      if (!is_close(v, serial[v])) ++num_wrong;
+  });
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == 2 * 6 * kVertices);
+}
+
+TEST_CASE("rules of ranks that there are not are refused by all ranks") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), dense_edges());
+  PageRankOptions wrong_damping, wrong_source;
+  wrong_damping.damping = 1.5;
+  wrong_source.sources = {0, kVertices};
+  std::atomic<int> num_refused{0};
+  on_graphs(file.path(), false, [&](const Graph& graph) {
+    for (const PageRankOptions& rules : {wrong_damping, wrong_source})
+      for (const Mode mode : {Mode::automatic, Mode::paper}) {
+        PageRank found(graph);
+        RunOptions options;
+        options.mode = mode;
+        try {
+          pagerank(graph, rules, options, found);
+        } catch (const Error& error) {
+          if (error.status() == Code::bad_argument) ++num_refused;
+        }
+      }
+  });
+  CHECK(num_refused == 4 * (1 + 2 + 3) * 2);
 }
 
 TEST_CASE("labels that swap for ever are those of the last iteration, and settled ones end it") {

@@ -185,6 +185,52 @@ class Cli(unittest.TestCase):
                 self.bad('vertex 77: ', 'verify', algorithm, 'g.bin', 'wrong', *options, *more)
             self.bad('--mode', algorithm, 'g.bin', *options, '--mode', 'push', ranks=2)
 
+    def test_ranks_that_sum_to_one(self):
+        """By a power iteration written down from the definition."""
+        self.good('generate', 'rmat', 'g.bin', '--scale', '7', '--permute')
+        self.good('convert', 'g.bin', 'g.el')
+        with open(self.path('g.el'), encoding='utf-8') as file:
+            edges = [tuple(map(int, line.split())) for line in file if line[0] != '#']
+        number = 1 + max(map(max, edges))
+        degree = [0] * number
+        for source, _ in edges:
+            degree[source] += 1
+        self.assertIn(0, degree)
+        for sources, damping in (([], .85), ([], .5), ([7], .85), ([7, 3, 7, 100], .6), ([], 0), ([0], 1)):
+            unit = [(sources.count(v) / len(sources) if sources else 1 / number) for v in range(number)]
+            ranks = unit
+            for _ in range(12):
+                dangling = sum(rank for rank, out in zip(ranks, degree) if out == 0)
+                given = [0.] * number
+                for source, destination in edges:
+                    given[destination] += ranks[source] / degree[source]
+                ranks = [(1 - damping + damping * dangling) * mine + damping * got for mine, got in zip(unit, given)]
+            options = ['--source', ','.join(map(str, sources))] if sources else ['--normalized']
+            options += ['--iterations', '12']
+            other = [*options, '--damping', '0.7']
+            options += ['--damping', damping]
+            for mode in ('auto', 'push', 'paper'):
+                for processes, threads in ((1, 1), (2, 2), (3, 1)):
+                    with self.subTest(sources=sources, damping=damping, mode=mode, processes=processes):
+                        said = self.good('pagerank', 'g.bin', *options, '--mode', mode, '--threads', threads, '--out',
+                                         'r', ranks=processes)
+                        self.assertAlmostEqual(fields(said)['sum'][0], 1, delta=1e-8)
+                        with open(self.path('r'), encoding='utf-8') as file:
+                            for line in file:
+                                vertex, rank = line.split()
+                                self.assertAlmostEqual(float(rank), ranks[int(vertex)], delta=1e-12)
+                        self.good('verify', 'pagerank', 'g.bin', 'r', *options)
+            self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', *other)
+            self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', '--iterations', '12')
+            self.good('pagerank', 'g.bin', *options, '--checkpoint', 'c', '--checkpoint-every', '5')
+            resumed = self.good('pagerank', 'g.bin', *options, '--resume', 'c', ranks=2)
+            self.assertTrue(same(said.partition(' steps=')[0], resumed), f'{said}{resumed}')
+            self.bad('of pagerank by other rules', 'pagerank', 'g.bin', '--iterations', '12', '--resume', 'c', ranks=2)
+            self.bad('of pagerank by other rules', 'pagerank', 'g.bin', *other, '--resume', 'c')
+        self.bad('source 128 does not exist', 'pagerank', 'g.bin', '--source', '128', ranks=2)
+        for damping in ('1.1', '-1', 'nan'):
+            self.bad('--damping', 'pagerank', 'g.bin', '--damping', damping)
+
     def test_examples_of_graphalytics(self):
         folder = os.path.join(HERE, 'graphalytics')
         for kind, more in (('directed', []), ('undirected', ['--undirected'])):

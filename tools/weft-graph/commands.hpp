@@ -38,8 +38,11 @@ struct RunArguments {
 inline bool has_modes(std::string_view algorithm) {
   return algorithm == "bfs" || algorithm == "sssp" || algorithm == "pagerank" || algorithm == "wcc";
 }
-inline bool has_sources(std::string_view algorithm) {
+inline bool needs_sources(std::string_view algorithm) {
   return algorithm == "bfs" || algorithm == "sssp" || algorithm == "betweenness";
+}
+inline bool has_sources(std::string_view algorithm) {
+  return needs_sources(algorithm) || algorithm == "pagerank";
 }
 Status run_algorithm(transport::Job& job, RunArguments arguments);
 

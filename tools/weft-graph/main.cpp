@@ -79,7 +79,9 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
     command
         .option("--source", arguments.sources,
                 name == "betweenness" ? "vertices from which paths count, as 0,5"
-                                      : "vertices to start from, one after the other, as 0,5")
+                : name == "pagerank"
+                    ? "personalised: restarts from these vertices alone, as 0,5; normalized"
+                    : "vertices to start from, one after the other, as 0,5")
         .list();
     command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
@@ -95,6 +97,14 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
         .option("--tolerance", arguments.pagerank.tolerance,
                 "ends when the sum of all changes is less")
         .not_negative();
+    command
+        .option("--damping", arguments.pagerank.damping,
+                "damping factor, the share of a value that goes along edges")
+        .range_real(0, 1)
+        .shows_default();
+    command.flag("--normalized", arguments.pagerank.normalized,
+                 "ranks begin with 1 / |V| and sum to 1: what vertices without edges out have goes "
+                 "to all; as Graphalytics and NetworkX");
   }
   command.choice("--out-format", arguments.out_format,
                  {{"text", ResultFormat::text}, {"binary", ResultFormat::binary}},

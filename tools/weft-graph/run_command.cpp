@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/engine/checkpoint.hpp"
+#include "graph/programs/restart.hpp"
 
 namespace weft::graph {
 namespace {
@@ -184,7 +185,9 @@ template <class Result, class Run>
 void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
               const VertexId* source, Result& result, Run&& run) {
   RunOptions options = arguments.run;
-  if constexpr (kHasSteps<Result>)
+  if constexpr (std::is_same_v<Result, PageRank>)
+    options = with_checkpoints(graph, arguments, number_of_rules(arguments.pagerank), result);
+  else if constexpr (kHasSteps<Result>)
     options = with_checkpoints(graph, arguments, source != nullptr ? *source : 0, result);
   Json about = Json::object();
   if (source != nullptr) about["source"] = shown(graph, *source);
@@ -285,7 +288,8 @@ ResidentMemory resident_memory() {
 
 Status run_algorithm(transport::Job& job, RunArguments arguments) {
   const bool from_source = has_sources(arguments.algorithm);
-  if (from_source && arguments.sources.empty() && arguments.sources_file.empty())
+  if (needs_sources(arguments.algorithm) && arguments.sources.empty() &&
+      arguments.sources_file.empty())
     return {Code::bad_argument,
             arguments.algorithm + ": give a vertex to start from with --source"};
   if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
@@ -318,10 +322,12 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (from_source) {
     const Status status = read_sources(graph, arguments, sources);
     if (!status.ok()) return status;
-    if (sources.size() > 1 && !(arguments.checkpoint.empty() && arguments.resume.empty()))
+    const bool by_one = arguments.algorithm != "pagerank";  // one source after the other
+    if (by_one && sources.size() > 1 && !(arguments.checkpoint.empty() && arguments.resume.empty()))
       return {Code::bad_argument,
               "--checkpoint and --resume: for one source, not " + std::to_string(sources.size())};
   }
+  if (arguments.algorithm == "pagerank") arguments.pagerank.sources = sources;
   Json runs = Json::array();
   run_all(graph, arguments, sources, runs);
 

@@ -165,6 +165,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   if (from_source && sources.size() != 1)
     return {Code::bad_argument,
             "verify: give the one vertex that the run started from with --source"};
+  PageRankOptions rules = arguments.run.pagerank;
+  rules.sources = sources;
   ResultReader reader(arguments.result, arguments.run.out_format, graph.names());
   status = reader.open();
   if (!status.ok()) return status;
@@ -185,10 +187,7 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   else if (algorithm == "betweenness")
     status = check_close(graph, serial::betweenness(graph, sources), reader);
   else
-    status = check_close(graph,
-                         serial::pagerank(graph, arguments.run.pagerank.iterations,
-                                          arguments.run.pagerank.tolerance),
-                         reader);
+    status = check_close(graph, serial::pagerank(graph, rules), reader);
   if (!status.ok()) return status;
   std::printf("%s: right for all %llu vertices\n", arguments.result.c_str(),
               static_cast<unsigned long long>(graph.num_vertices()));

@@ -80,8 +80,12 @@ struct WccSummary {
 };
 WEFT_API WccSummary summarize(const Graph& graph, const Wcc& result);
 
-// PageRank as Gemini counts it: every vertex begins with 1; in an iteration it gives its value,
-// divided by its edges out, along each of them, and becomes 0.15 + 0.85 times what it gets.
+// PageRank. In an iteration a vertex gives its value, divided by its edges out, along each of them,
+// and becomes (1 - damping) * unit + damping * what it gets. Gemini's, which is the default: every
+// vertex begins with 1, its unit, and what a vertex without edges out has is lost. Normalized, as
+// Graphalytics, NetworkX and igraph have it: the unit is 1 / |V|, and what vertices without edges
+// out have is given to all in proportion to their units, so that the sum remains 1. Personalised:
+// normalized, but units are 1 / sources of each source and 0 of other vertices.
 struct PageRank {
   explicit PageRank(const Graph& graph) : rank(graph) {}
   OwnedArray<double> rank;
@@ -92,12 +96,18 @@ struct PageRankSummary {
   std::vector<std::pair<VertexId, double>> top;  // the ten largest
 };
 WEFT_API PageRankSummary summarize(const Graph& graph, const PageRank& result);
+inline constexpr double kDamping = 0.85;
 struct PageRankOptions {
   std::uint32_t iterations = 20;
   double tolerance = 0;  // ends when all vertices together change by less; 0: after `iterations`
-};
+  double damping = kDamping;  // from 0 to 1
+  bool normalized = false;
+  // Personalised, and so normalized, if there are some; one that is there twice counts twice. The
+  // same on all ranks.
+  std::vector<VertexId> sources = {};
 
-inline constexpr double kDamping = 0.85;
+  bool is_normalized() const { return normalized || !sources.empty(); }
+};
 
 // Community detection by label propagation, as in Graphalytics: every vertex begins with its own id
 // as its label; in an iteration all take, at once, the most frequent label of their neighbors, of
@@ -175,6 +185,7 @@ WEFT_API BetweennessSummary summarize(const Graph& graph, const Betweenness& res
 // paper: the other modes have none.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
 WEFT_API void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
+// Throws bad_argument for a damping factor or sources that there are not.
 WEFT_API void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
                        PageRank& result);
 WEFT_API void wcc(const Graph& graph, const RunOptions& options, Wcc& result);

@@ -1,0 +1,64 @@
+#pragma once
+// What PageRank's vertices have at the beginning, and get in an iteration beside what comes along
+// edges: the one thing in which Gemini's definition, the normalized one and the personalised one
+// differ. Used by one thread, but of() by all.
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/graph/algorithms.hpp"
+
+namespace weft::graph {
+
+class Restart {
+ public:
+  // Throws bad_argument, on all ranks alike, for rules that are none.
+  Restart(const Graph& graph, const PageRankOptions& rules)
+      : first_(graph.first()),
+        damping_(rules.damping),
+        spreads_(rules.is_normalized()),
+        unit_(spreads_ ? 1 / static_cast<double>(graph.num_vertices()) : 1) {
+    if (!(damping_ >= 0 && damping_ <= 1))
+      throw Error({Code::bad_argument,
+                   "pagerank: the damping factor is from 0 to 1, not " + std::to_string(damping_)});
+    if (!rules.sources.empty()) units_.resize(graph.num_owned());
+    for (const VertexId source : rules.sources) {
+      if (source >= graph.num_vertices())
+        throw Error({Code::bad_argument, "pagerank: there is no vertex " + std::to_string(source) +
+                                             " to restart from"});
+      if (graph.owns(source))
+        units_[source - first_] += 1 / static_cast<double>(rules.sources.size());
+    }
+    set_dangling(0);
+  }
+
+  double damping() const { return damping_; }
+  // Whether what vertices without edges out have is spread by set_dangling, and not lost.
+  bool spreads() const { return spreads_; }
+  void set_dangling(double sum) { each_ = 1 - damping_ + damping_ * sum; }
+
+  double begin(VertexId v) const { return units_.empty() ? unit_ : units_[v - first_]; }
+  double of(VertexId v) const { return each_ * begin(v); }
+
+ private:
+  VertexId first_;
+  double damping_;
+  bool spreads_;
+  double unit_;                // of every vertex, if units_ is empty
+  std::vector<double> units_;  // of those owned
+  double each_ = 0;            // for a unit, in this iteration
+};
+
+// A number for the rules by which ranks are defined, which a checkpoint names; 0: Gemini's.
+inline std::uint64_t number_of_rules(const PageRankOptions& rules) {
+  if (!rules.is_normalized() && rules.damping == kDamping) return 0;
+  std::uint64_t number = 0xcbf29ce484222325;  // FNV-1a, of words
+  const auto add = [&](std::uint64_t word) { number = (number ^ word) * 0x100000001b3; };
+  add(rules.is_normalized() ? 1 : 0);
+  add(std::bit_cast<std::uint64_t>(rules.damping));
+  for (const VertexId source : rules.sources) add(source);
+  return number;
+}
+
+}  // namespace weft::graph

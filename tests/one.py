@@ -25,7 +25,7 @@ FOLDERS = [('libcomm/launcher', ['job/']), ('libcomm/include', ['base/public_hea
            ('tools/weft-mcroute', ['mcast_routing/']), ('tools/weft-profile', ['profile']),
            ('tools/weft-check', ['mpi:check_']),
            ('tools/weft-perf', ['node/perf']), ('tools/weft_page', ['compare', 'graph/paper']), ('tools', ['tools/commands']),
-           ('examples/osu', ['compare']), ('docs', ['docs/'])]
+           ('examples/osu', ['compare']), ('examples/graph', ['graph/']), ('docs', ['docs/'])]
 MPI = 'mpi:'  # before the name of a multi-process test
 
 

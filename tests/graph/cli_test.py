@@ -39,7 +39,6 @@ OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'has
 # Those that run in one way alone.
 ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': [], 'kcore': [],
            'betweenness': ['--source', '0,1']}
-HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ['paper', 'auto']
 
 
@@ -230,22 +229,6 @@ class Cli(unittest.TestCase):
         self.bad('source 128 does not exist', 'pagerank', 'g.bin', '--source', '128', ranks=2)
         for damping in ('1.1', '-1', 'nan'):
             self.bad('--damping', 'pagerank', 'g.bin', '--damping', damping)
-
-    def test_examples_of_graphalytics(self):
-        folder = os.path.join(HERE, 'graphalytics')
-        for kind, more in (('directed', []), ('undirected', ['--undirected'])):
-            for algorithm, options, name in (('cdlp', ['--iterations', '2'], 'CDLP'), ('lcc', [], 'LCC')):
-                with open(os.path.join(folder, f'example-{kind}-{name}'), encoding='utf-8') as file:
-                    right = dict(line.split() for line in file)
-                for ranks, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (5, 1), (5, 2)):
-                    with self.subTest(kind=kind, algorithm=algorithm, ranks=ranks, threads=threads):
-                        self.good(algorithm, os.path.join(folder, f'example-{kind}.e'), *options, *more,
-                                  '--threads', threads, '--out', 'r', ranks=ranks)
-                        with open(self.path('r'), encoding='utf-8') as file:
-                            found = dict(line.split() for line in file)
-                        self.assertEqual(found.keys(), right.keys())
-                        for vertex, value in right.items():
-                            self.assertAlmostEqual(float(found[vertex]), float(value), delta=1e-12)
 
     def test_formats_carry_the_same_graph(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '10', '--permute')

@@ -15,20 +15,18 @@ class Restart {
  public:
   // Throws bad_argument, on all ranks alike, for rules that are none.
   Restart(const Graph& graph, const PageRankOptions& rules)
-      : first_(graph.first()),
-        damping_(rules.damping),
+      : damping_(rules.damping),
         spreads_(rules.is_normalized()),
         unit_(spreads_ ? 1 / static_cast<double>(graph.num_vertices()) : 1) {
     if (!(damping_ >= 0 && damping_ <= 1))
       throw Error({Code::bad_argument,
                    "pagerank: the damping factor is from 0 to 1, not " + std::to_string(damping_)});
-    if (!rules.sources.empty()) units_.resize(graph.num_owned());
+    if (!rules.sources.empty()) units_.resize(graph.num_vertices());
     for (const VertexId source : rules.sources) {
       if (source >= graph.num_vertices())
         throw Error({Code::bad_argument, "pagerank: there is no vertex " + std::to_string(source) +
                                              " to restart from"});
-      if (graph.owns(source))
-        units_[source - first_] += 1 / static_cast<double>(rules.sources.size());
+      units_[source] += 1 / static_cast<double>(rules.sources.size());
     }
     set_dangling(0);
   }
@@ -38,15 +36,14 @@ class Restart {
   bool spreads() const { return spreads_; }
   void set_dangling(double sum) { each_ = 1 - damping_ + damping_ * sum; }
 
-  double begin(VertexId v) const { return units_.empty() ? unit_ : units_[v - first_]; }
+  double begin(VertexId v) const { return units_.empty() ? unit_ : units_[v]; }
   double of(VertexId v) const { return each_ * begin(v); }
 
  private:
-  VertexId first_;
   double damping_;
   bool spreads_;
   double unit_;                // of every vertex, if units_ is empty
-  std::vector<double> units_;  // of those owned
+  std::vector<double> units_;  // of all, as a rank takes vertices of others over
   double each_ = 0;            // for a unit, in this iteration
 };
 

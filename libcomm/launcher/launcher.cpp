@@ -89,8 +89,8 @@ std::string own_folder() {
 
 }  // namespace
 
-Launcher::Launcher(const Options& options)
-    : options_(options), ranks_(static_cast<std::size_t>(options.num_ranks)) {}
+Launcher::Launcher(const Options& options, const sigset_t& mask)
+    : options_(options), ranks_(static_cast<std::size_t>(options.num_ranks)), old_mask_(mask) {}
 
 Launcher::~Launcher() {
   for (Child& child : children_)
@@ -140,7 +140,8 @@ Status Launcher::start() {
     status = start_host(host, assignment);
   if (status) status = check_descriptors(static_cast<std::size_t>(options_.num_ranks));
   if (options_.timeout_s > 0)
-    timeout_at_ns_ = now_ns() + static_cast<std::uint64_t>(options_.timeout_s * 1e9);
+    timeout_at_ns_ =
+        now_ns() + static_cast<std::uint64_t>((options_.timeout_s - options_.spent_s) * 1e9);
   return status;
 }
 
@@ -149,7 +150,7 @@ Status Launcher::take_signals_over() {
   sigemptyset(&mask);
   for (int number : kForwarded) sigaddset(&mask, number);
   for (int number : {SIGCHLD, SIGTSTP, SIGCONT, kReportSignal}) sigaddset(&mask, number);
-  sigprocmask(SIG_BLOCK, &mask, &old_mask_);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
   // A reader that is gone, and a limit of file sizes, are errors of the write.
   for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_IGN);
   signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -185,7 +186,7 @@ Status Launcher::open_outputs() {
   raise_descriptor_limit();  // two files for every rank
   files_.emplace();
   return files_->open(options_.output_files + (options_.output_has_job_folder ? "/1" : ""),
-                      options_.num_ranks);
+                      options_.num_ranks, options_.is_restarted);
 }
 
 void Launcher::display_map() {
@@ -494,6 +495,7 @@ void Launcher::write_output() {
     if (error == 0) continue;
     if (error == EPIPE) {
       // The writers get SIGPIPE as if they had written there themselves.
+      reader_is_gone_ = true;
       fail(128 + SIGPIPE);
       for (Stream stream : {Stream::out, Stream::err})
         if ((stream == Stream::out ? &stdout_ : &errors_) == sink)
@@ -612,7 +614,10 @@ void Launcher::lost(int host, const Status& why) {
   }
   if (input_host_ == hosts_[static_cast<std::size_t>(host)].get()) input_host_ = nullptr;
   if (dead.empty()) return;  // it has done its part
-  if (!ending_) say(fmt::format("host {} ({}): {}", name, name_ranks(dead), why.text()));
+  if (!ending_) {
+    say(fmt::format("host {} ({}): {}", name, name_ranks(dead), why.text()));
+    lost_ranks_ = lost_ranks_ || why.code() != Code::not_found;
+  }
   fail(why.code() == Code::not_found ? kMissingStatus : kLostStatus);
   if (!ending_ && options_.on_death == OnDeath::kill) end_job();
 }
@@ -655,7 +660,7 @@ void Launcher::judge(const Exit& exit) {
   const auto state = server_->state(exit.rank);
   std::string how;
   int status = code;
-  bool dead = true;
+  bool dead = true, is_lost = true;
   if (WIFSIGNALED(exit.wait_status)) {
     const int number = WTERMSIG(exit.wait_status);
     how = fmt::format("was killed by signal {} ({}){}", number, strsignal(number),
@@ -665,16 +670,18 @@ void Launcher::judge(const Exit& exit) {
     status = 128 + number;
   } else if (state == Server::RankState::left) {
     how = fmt::format("exited with code {} after it had left the job in good order", code);
-    dead = false;
+    dead = is_lost = false;
   } else if (state == Server::RankState::absent) {
     how = code == 0 ? "exited without joining the job" : fmt::format("exited with code {}", code);
     dead = code != 0;
+    is_lost = false;
   } else {
     how = fmt::format("exited with code {} without finalizing", code);
     if (status == 0) status = 1;
   }
   server_->mark_gone(exit.rank, how);
   if (status == 0 || ending_) return;
+  lost_ranks_ = lost_ranks_ || is_lost;
   const Rank& rank = rank_at(exit.rank);
   const auto host = static_cast<std::size_t>(rank.host);
   const std::string where = is_local(host) ? "" : fmt::format(" on {}", entries_[host].name);
@@ -697,6 +704,7 @@ void Launcher::take_abort_request() {
   say(fmt::format("rank {} ended the job with code {}{}{}", request->rank, request->exit_code,
                   request->message.empty() ? "" : ": ", request->message));
   fail(status != 0 ? status : 1);
+  lost_ranks_ = lost_ranks_ || request->exit_code == kPeerLostCode;
   end_job();
 }
 

@@ -27,7 +27,8 @@ inline constexpr int kMissingStatus = 127;  // the program is not there: as a sh
 
 class Launcher final : public HostEvents, rendezvous::Spawner {
  public:
-  explicit Launcher(const Options& options);
+  // Ranks start with the signal mask.
+  Launcher(const Options& options, const sigset_t& mask);
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -36,6 +37,9 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   Status start();
   // Serves the job until its end; the exit status for weftrun.
   int run();
+  // After run(): the job has failed because a rank or a host was lost, and not because the user
+  // ended it, or all that it could print to.
+  bool has_lost_ranks() const { return lost_ranks_ && num_stop_signals_ == 0 && !reader_is_gone_; }
 
  private:
   struct Rank {
@@ -139,7 +143,7 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::optional<RankFiles> files_;  // --output-filename
   std::vector<std::unique_ptr<Host>> hosts_;
   int signals_ = -1;
-  sigset_t old_mask_{};
+  const sigset_t old_mask_;
 
   // Standard input is inherited by rank 0, but a terminal's is copied, as a background process
   // group may not read from it, and that for another host.
@@ -149,6 +153,8 @@ class Launcher final : public HostEvents, rendezvous::Spawner {
   std::optional<int> exit_status_;  // of the first failure
   bool ending_ = false;
   bool killed_ = false;
+  bool lost_ranks_ = false;      // before the job was ended
+  bool reader_is_gone_ = false;  // of an output
   int num_stop_signals_ = 0;
   std::uint64_t kill_at_ns_ = UINT64_MAX;
   std::uint64_t timeout_at_ns_ = UINT64_MAX;

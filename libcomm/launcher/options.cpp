@@ -159,6 +159,10 @@ Status parse_options(int argc, const char* const* argv, Options& out) {
   }
   if (options.programs[0].command.empty() && !options.serve_host && !options.serve_names)
     return {Code::bad_argument, "no program is named (--help explains)"};
+  if (options.restarts > 0 && options.on_death == OnDeath::go_on)
+    return {Code::bad_argument,
+            "--restart and --on-death continue exclude each other: either the job starts again "
+            "after a death, or the others go on"};
   if (options.excludes_this_machine)
     if (Status status = exclude_this_machine(options); !status) return status;
   if (options.binding.ranks_per_map_unit > 0)

@@ -52,13 +52,16 @@ struct Options {
   std::vector<std::string> ignored;  // options of other launchers that mean nothing here
   std::vector<std::string> notes;    // what is ignored of that which was asked for, and why
   double timeout_s = 0;              // 0: none
+  double spent_s = 0;                // of it, by earlier starts of the job
   OnDeath on_death = OnDeath::kill;
-  bool core = false;         // processes may leave core files
-  std::string path;          // folders where programs are looked for first
-  std::string name_server;   // host:port/key of one that serves names; empty: this one does
-  bool serve_names = false;  // serve names, and start no ranks
-  int background = -1;       // go on in the background, keeping this descriptor open until the end
-  bool serve_host = false;   // be the agent of another weftrun
+  int restarts = 0;           // how often the job may be started again
+  bool is_restarted = false;  // this is not its first start
+  bool core = false;          // processes may leave core files
+  std::string path;           // folders where programs are looked for first
+  std::string name_server;    // host:port/key of one that serves names; empty: this one does
+  bool serve_names = false;   // serve names, and start no ranks
+  int background = -1;        // go on in the background, keeping this descriptor open until the end
+  bool serve_host = false;    // be the agent of another weftrun
   bool help = false;
   bool version = false;
   std::vector<Program> programs;

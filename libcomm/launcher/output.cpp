@@ -85,7 +85,7 @@ RankFiles::~RankFiles() {
       if (fd >= 0) close(fd);
 }
 
-Status RankFiles::open(const std::string& folder, int num_ranks) {
+Status RankFiles::open(const std::string& folder, int num_ranks, bool go_on) {
   folder_ = folder;
   num_digits_ = static_cast<int>(std::to_string(num_ranks - 1).size());
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -98,7 +98,8 @@ Status RankFiles::open(const std::string& folder, int num_ranks) {
     for (const bool is_out : {true, false}) {
       const std::string file = path(rank, is_out);
       const int fd =
-          ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+          ::open(file.c_str(),
+                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (go_on ? O_APPEND : O_TRUNC), 0666);
       if (fd < 0)
         return {Code::bad_argument,
                 fmt::format("cannot write output to {}: {}", file, strerror(errno))};

@@ -70,8 +70,9 @@ class RankFiles {
   RankFiles(const RankFiles&) = delete;
   RankFiles& operator=(const RankFiles&) = delete;
 
-  // Makes the folders and the files, or empties these. bad_argument names what cannot be made.
-  Status open(const std::string& folder, int num_ranks);
+  // Makes the folders and the files, or empties these, unless they go on. bad_argument names what
+  // cannot be made.
+  Status open(const std::string& folder, int num_ranks, bool go_on);
   // Returns an errno once, when a file cannot be written; from then on its output is dropped.
   int write(int rank, bool is_out, std::string_view bytes);
   std::string path(int rank, bool is_out) const;

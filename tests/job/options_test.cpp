@@ -105,6 +105,8 @@ TEST_CASE("a tool is put before all programs, and two are refused") {
                              std::pair{std::string("WEFT_CHECK"), std::string(how)}) == 1);
   }
   CHECK(error_of({"--check", "--profile"}).find("exclude each other") != std::string::npos);
+  CHECK(error_of({"--restart", "1", "--on-death", "continue"}).find("exclude each other") !=
+        std::string::npos);
   CHECK(error_of({"--check=all"}).find("report or abort") != std::string::npos);
   setenv("WEFT_CHECK", "abort", 1);
   Options options;

@@ -100,6 +100,68 @@ TEST_CASE("on request the others go on after a death") {
   CHECK(has(run.err(), "rank 1"));
 }
 
+TEST_CASE("a job that has lost a process starts again, as often as it may") {
+  char name[] = "/tmp/weftrun-restart-XXXXXX";
+  const int fd = mkstemp(name);
+  REQUIRE(fd >= 0);
+  close(fd);
+  // Rank 1 kills itself in the first two starts.
+  const std::string twice = fmt::format(
+      "echo r$WEFT_RANK >> {0}; [ $WEFT_RANK = 1 ] && [ $(grep -c r1 {0}) -lt 3 ] && kill -9 $$; ",
+      name);
+  SECTION("and ends well") {
+    Process run(weftrun({"-n", "2", "--restart", "2"}, shell(twice + "echo done")));
+    CHECK(run.wait() == 0);
+    CHECK(has(run.out(), "done\ndone\n"));
+    CHECK(has(run.err(), "weftrun: starting the job again (restart 1 of 2)\n"));
+    CHECK(has(run.err(), "weftrun: starting the job again (restart 2 of 2)\n"));
+  }
+  SECTION("or not") {
+    Process run(weftrun({"-n", "2", "--restart", "1"}, shell(twice + "echo done")));
+    CHECK(run.wait() == 137);
+    CHECK(has(run.err(), "(restart 1 of 1)"));
+    CHECK(!has(run.out(), "done\ndone\n"));
+  }
+  SECTION("with signals as they were, and within its time") {
+    Process run(weftrun({"-n", "2", "--restart", "5", "--timeout", "3"},
+                        shell(twice + "trap 'echo caught; exit 3' TERM; "
+                                      "while :; do sleep 0.05; done")));
+    CHECK(run.wait() == 124);
+    CHECK(has(run.err(), "(restart 2 of 5)"));
+    CHECK(has(run.err(), "did not end within 3 s"));
+    CHECK(has(run.out(), "caught\ncaught\n"));
+  }
+  unlink(name);
+}
+
+TEST_CASE("a job that ended by itself or at the user's wish does not start again") {
+  struct Case {
+    Words action;
+    int status;
+    bool again;
+  };
+  for (const Case& entry : {Case{{"exit-late", "6"}, 6, false}, Case{{"abort", "7"}, 7, false},
+                            Case{{"exit", "5"}, 5, true}, Case{{"signal", "9"}, 137, true}}) {
+    Words command{JOB_PROBE};
+    command.insert(command.end(), entry.action.begin(), entry.action.end());
+    Process run(weftrun({"-n", "3", "--restart", "1"}, command));
+    INFO(entry.action[0]);
+    CHECK(run.wait() == entry.status);
+    CHECK(has(run.err(), "starting the job again") == entry.again);
+  }
+  Process missing(weftrun({"-n", "3", "--restart", "1"}, {"/nonexistent/program"}));
+  CHECK(missing.wait() == 127);
+  CHECK(!has(missing.err(), "again"));
+  Process ended(weftrun({"-n", "2", "--restart", "1"}, shell("echo ready; exec sleep 1000")));
+  REQUIRE(ended.wait_for_lines(2));
+  ended.signal(SIGTERM);
+  CHECK(ended.wait() == 143);
+  CHECK(!has(ended.err(), "again"));
+  Process unread(shell(WEFTRUN " -n 2 --restart 1 yes | head -1 > /dev/null"));
+  unread.wait();
+  CHECK(!has(unread.err(), "again"));
+}
+
 TEST_CASE("a rank that never comes is named when the time to start is over") {
   Process run(weftrun({"-n", "3", "--env", "WEFT_START_TIMEOUT_MS=300"},
                       shell("[ $WEFT_RANK = 2 ] && exec sleep 1000; exec " JOB_PROBE)));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <new>
 #include <string>
 
@@ -67,13 +68,27 @@ int main(int argc, char** argv) try {
       fprintf(stderr, "weftrun: %s means nothing here and is ignored\n", words.c_str());
   if (!options.quiet)
     for (const std::string& note : options.notes) fprintf(stderr, "weftrun: %s\n", note.c_str());
-  Launcher launcher(options);
-  if (weft::Status status = launcher.start(); !status)
-    return complain(status, status == weft::Code::not_found      ? kMissingStatus
-                            : status == weft::Code::bad_argument ? kUsageStatus
-                            : status == weft::Code::bad_setting  ? kUsageStatus
-                                                                 : kStartStatus);
-  return launcher.run();
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  for (int restart = 1;; ++restart) {
+    const auto start = std::chrono::steady_clock::now();
+    Launcher launcher(options, mask);
+    if (weft::Status status = launcher.start(); !status)
+      return complain(status, status == weft::Code::not_found      ? kMissingStatus
+                              : status == weft::Code::bad_argument ? kUsageStatus
+                              : status == weft::Code::bad_setting  ? kUsageStatus
+                                                                   : kStartStatus);
+    const int exit_status = launcher.run();
+    if (restart > options.restarts || !launcher.has_lost_ranks()) return exit_status;
+    // --timeout is for all starts together.
+    options.spent_s +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (options.timeout_s > 0 && options.spent_s >= options.timeout_s) return exit_status;
+    options.folder.clear();  // this process is there by now
+    options.is_restarted = true;
+    fprintf(stderr, "weftrun: starting the job again (restart %d of %d)\n", restart,
+            options.restarts);
+  }
 } catch (const std::bad_alloc&) {
   // The launcher and its ranks have ended.
   fputs("weftrun: out of memory\n", stderr);

@@ -78,6 +78,9 @@ Ends:
                           when a process dies, exits with an error, or leaves the job without
                           finalizing: kill ends the others within a second (default), continue
                           lets them go on
+  --restart N             starts the job again, up to N times, when a process is killed, leaves the
+                          job without finalizing or cannot be reached; not when one exits with an
+                          error in good order. Of use where the program goes on from a checkpoint
   --initial-errhandler mpi_errors_abort|mpi_errors_are_fatal|mpi_errors_return
                           the error handler that MPI_COMM_WORLD and MPI_COMM_SELF have at first
   --core                  processes may leave core files, as by ulimit -c unlimited, and it is said

@@ -218,13 +218,14 @@ class Brandes {
 void betweenness(const Graph& graph, std::span<const VertexId> sources, const RunOptions& options,
                  Betweenness& result) {
   require_in_edges(graph, "betweenness");
-  std::fill_n(result.score.data(), graph.num_owned(), 0);
+  if (options.resume_step == 0) std::fill_n(result.score.data(), graph.num_owned(), 0);
   Brandes brandes(graph, result);
-  result.num_steps = 0;
-  for (const VertexId source : sources) {
-    ++result.num_steps;
+  for (result.num_steps = options.resume_step; result.num_steps < sources.size();) {
+    const VertexId source = sources[result.num_steps++];
     if (options.progress) options.progress("betweenness", result.num_steps);
     brandes.add(source);
+    if (result.num_steps < sources.size() && options.saves_after(result.num_steps))
+      options.save(result.num_steps);
   }
   brandes.normalize();
 }

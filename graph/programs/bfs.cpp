@@ -14,7 +14,9 @@
 //
 // On graphs with long paths a step's synchronization costs more than its work. After kMaxSteps the
 // search continues as shortest paths with weights of 1, in which a rank proceeds with tentative
-// depths and corrects them later; one more pass over all edges then finds the parents.
+// depths and corrects them later; one more pass over all edges then finds the parents. Of a state
+// saved meanwhile depths without a parent are tentative: lengths of paths, which may not be the
+// shortest.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -61,10 +63,16 @@ class Search {
   }
 
   void run(VertexId source) {
-    if (options_.resume_step == 0)
+    if (options_.resume_step == 0) {
       start(source);
-    else
-      resume();
+    } else {
+      const std::uint32_t final_depth = last_final_depth(graph_, result_);
+      resume(final_depth);
+      if (final_depth < options_.resume_step) {
+        finish_by_paths(final_depth);
+        return;
+      }
+    }
     for (bool bottom_up = false;;) {
       ++result_.num_steps;
       if (options_.progress) options_.progress("bfs", result_.num_steps);
@@ -86,7 +94,7 @@ class Search {
       if (!was && bottom_up) bits_from_queue();
       if constexpr (!kAlone) {
         if (!bottom_up && result_.num_steps >= kMaxSteps) {
-          finish_by_paths();
+          finish_by_paths(result_.num_steps);
           return;
         }
       }
@@ -132,7 +140,7 @@ class Search {
 
   // Resumes from the depths and parents of an earlier run. Its messages are sent again, and the
   // owners ignore them.
-  void resume() {
+  void resume(std::uint32_t final_depth) {
     result_.num_steps = options_.resume_step;
     queue_size_ = 0;
     seen_.clear();
@@ -140,7 +148,7 @@ class Search {
     for (VertexId v = first_; v < graph_.last(); ++v) {
       if (result_.depth[v] == kUnreached) continue;
       edges += graph_.out_degree(v);
-      if (result_.depth[v] == result_.num_steps) queue_[queue_size_++] = v;
+      if (result_.depth[v] >= final_depth) queue_[queue_size_++] = v;
     }
     throw_if(graph_.job().all_reduce(edges, std::plus<>()));
     edges_left_ = graph_.num_edges() - edges;
@@ -420,15 +428,22 @@ class Search {
     queue_size_ = size;
   }
 
-  void finish_by_paths() {
-    const std::uint32_t known = result_.num_steps;  // depths of the frontier; lower ones are final
+  // From the queue; depths up to `known` are final.
+  void finish_by_paths(std::uint32_t known) {
     DeltaStepping<std::uint32_t, true> paths(graph_, options_, 1);
     for (VertexId v = first_; v < graph_.last(); ++v) paths.distance(v) = result_.depth[v];
     // A mirror at distance 0 is never lowered, so nothing is sent for vertices that were seen.
     seen_.for_each(0, graph_.num_vertices(), [&](VertexId v) { paths.distance(v) = 0; });
-    for (std::uint64_t i = 0; i < queue_size_; ++i) paths.add(queue_[i], known);
-    paths.run("bfs");
-    result_.num_steps += paths.num_steps();
+    for (std::uint64_t i = 0; i < queue_size_; ++i) paths.add(queue_[i], result_.depth[queue_[i]]);
+    std::function<void(std::uint32_t)> after_step;
+    if (options_.wants_save)
+      after_step = [&](std::uint32_t step) {
+        if (!options_.saves_after(step)) return;
+        for (VertexId v = first_; v < graph_.last(); ++v) result_.depth[v] = paths.distance(v);
+        options_.save(step);
+      };
+    paths.run("bfs", result_.num_steps, after_step);
+    result_.num_steps = paths.num_steps();
 
     // A parent has an edge to a vertex one step further. The mirror of another rank's vertex has
     // the smallest depth that this rank has sent for it; only the owner has the minimum of all
@@ -437,7 +452,9 @@ class Search {
       VertexId vertex, parent;
       std::uint32_t depth;
     };
-    transport::Exchange<Parent> exchange(graph_.job(), graph_.num_threads());
+    std::unique_ptr<transport::Exchange<Parent>> exchange;
+    if constexpr (!kAlone)
+      exchange = std::make_unique<transport::Exchange<Parent>>(graph_.job(), graph_.num_threads());
     std::vector<Status> results(static_cast<std::size_t>(graph_.num_threads()));
     graph_.team().run([&](int thread) {
       const auto threads = static_cast<std::uint64_t>(graph_.num_threads());
@@ -454,17 +471,19 @@ class Search {
         if (depth == kUnreached || depth < known) continue;
         for (const auto& [to, weight] : graph_.out_edges(v)) {
           if (paths.distance(to) != depth + 1) continue;
-          if (graph_.owns(to)) {
+          if (kAlone || graph_.owns(to)) {
             (void)atomic_claim(result_.parent[to], kNoVertex, v);
           } else if (seen_.insert(to)) {
-            const Code code = exchange.send(graph_.owner(to), thread, {to, v, depth + 1});
+            const Code code = exchange->send(graph_.owner(to), thread, {to, v, depth + 1});
             if (code != Code::ok) status = code;
           }
         }
-        if (i % 256 == 0)
-          for (Parent found; exchange.receive(thread, found);) take(found);
+        if constexpr (!kAlone)
+          if (i % 256 == 0)
+            for (Parent found; exchange->receive(thread, found);) take(found);
       }
-      const Status ended = exchange.quiesce(thread, take);
+      Status ended;
+      if constexpr (!kAlone) ended = exchange->quiesce(thread, take);
       results[static_cast<std::size_t>(thread)] = ended.ok() ? status : ended;
     });
     for (const Status& status : results) throw_if(status);
@@ -494,6 +513,14 @@ class Search {
 };
 
 }  // namespace
+
+std::uint32_t last_final_depth(const Graph& graph, const Bfs& state) {
+  std::uint32_t depth = 0;
+  for (VertexId v = graph.first(); v < graph.last(); ++v)
+    if (state.parent[v] != kNoVertex) depth = std::max(depth, state.depth[v]);
+  throw_if(graph.job().all_reduce(depth, transport::Max()));
+  return depth;
+}
 
 void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result) {
   if (options.mode == Mode::paper)

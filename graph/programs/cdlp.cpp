@@ -79,7 +79,8 @@ class Propagation {
       if (options.progress) options.progress("cdlp", result_.num_steps);
       num_changed = iterate(labels_[now], labels_[1 - now]);
       now = 1 - now;
-      if (!options.saves_after(result_.num_steps)) continue;
+      // Going on from the last iteration would add one.
+      if (!options.saves_after(result_.num_steps) || num_changed == 0) continue;
       std::copy_n(labels_[now].data(), graph_.num_owned(), result_.label.data());
       options.save(result_.num_steps);
     }

@@ -8,11 +8,20 @@ namespace weft::graph {
 
 void lcc(const Graph& graph, const RunOptions& options, Lcc& result) {
   require_in_edges(graph, "lcc");
-  if (options.progress) options.progress("lcc", 1);
   const ForwardRows rows(graph, !graph.undirected());
   VertexArray<std::uint64_t> edges(graph, 0);  // between a vertex's neighbors
-  rows.for_triangles(options.edges_at_once,
-                     [&](int, VertexId v, std::uint64_t amount) { atomic_add(edges[v], amount); });
+  const auto for_owned = [&](auto&& visit) {
+    for (VertexId v = graph.first(); v < graph.last(); ++v) visit(v);
+  };
+  if (options.resume_step > 0)
+    for_owned([&](VertexId v) { edges[v] = static_cast<std::uint64_t>(result.coefficient[v]); });
+  result.num_steps = rows.for_triangles(
+      "lcc", options, result.searched,
+      [&](int, VertexId v, std::uint64_t amount) { atomic_add(edges[v], amount); },
+      [&] {
+        add_all_to_owners(graph, edges);
+        for_owned([&](VertexId v) { result.coefficient[v] = static_cast<double>(edges[v]); });
+      });
   add_all_to_owners(graph, edges);
   const std::uint64_t directions = graph.undirected() ? 2 : 1;
   processVertices(graph, [&](VertexId v) {

@@ -59,7 +59,8 @@ class Puller {
       change = rules.tolerance > 0 ? iterate<true, true>(now, true)
                : keeps             ? iterate<false, true>(now, true)
                                    : iterate<false, false>(now, all);
-      if (!saves) continue;
+      // Going on from the last iteration would add one.
+      if (!saves || change < rules.tolerance) continue;
       // Others may still be writing ranks of vertices that they took over.
       if (several_) throw_if(graph_.job().barrier());
       options.save(result_.num_steps);

@@ -2,8 +2,6 @@
 // What PageRank's vertices have at the beginning, and get in an iteration beside what comes along
 // edges: the one thing in which Gemini's definition, the normalized one and the personalised one
 // differ. Used by one thread, but of() by all.
-#include <bit>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -46,16 +44,5 @@ class Restart {
   std::vector<double> units_;  // of all, as a rank takes vertices of others over
   double each_ = 0;            // for a unit, in this iteration
 };
-
-// A number for the rules by which ranks are defined, which a checkpoint names; 0: Gemini's.
-inline std::uint64_t number_of_rules(const PageRankOptions& rules) {
-  if (!rules.is_normalized() && rules.damping == kDamping) return 0;
-  std::uint64_t number = 0xcbf29ce484222325;  // FNV-1a, of words
-  const auto add = [&](std::uint64_t word) { number = (number ^ word) * 0x100000001b3; };
-  add(rules.is_normalized() ? 1 : 0);
-  add(std::bit_cast<std::uint64_t>(rules.damping));
-  for (const VertexId source : rules.sources) add(source);
-  return number;
-}
 
 }  // namespace weft::graph

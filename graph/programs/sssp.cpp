@@ -35,7 +35,7 @@ void run(const Graph& graph, VertexId source, const RunOptions& options, std::ui
     }
   };
   std::function<void(std::uint32_t)> after_step;
-  if (options.save_every > 0)
+  if (options.wants_save)
     after_step = [&](std::uint32_t step) {
       if (!options.saves_after(step)) return;
       keep();

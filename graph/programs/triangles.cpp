@@ -22,6 +22,10 @@ void for_owned(const Graph& graph, Visit&& visit) {
   });
 }
 
+// Of each rank, where steps are saved and it has as many rows: a later run repeats at most one, as
+// long as these are not too many edges to be read at once.
+constexpr std::uint64_t kMinRounds = 16;
+
 }  // namespace
 
 ForwardRows::ForwardRows(const Graph& graph, bool directions)
@@ -85,6 +89,37 @@ bool ForwardRows::read_bytes(const transport::RemoteMemory& from, void* to,
   return code == Code::ok;
 }
 
+std::vector<std::vector<VertexId>> ForwardRows::share_rounds(
+    const RunOptions& options, const OwnedArray<std::uint8_t>& searched) const {
+  const VertexId size = graph_.num_owned();
+  std::vector<VertexId> bounds = {0};
+  if (options.wants_save) {
+    const std::uint64_t most =
+        std::clamp<std::uint64_t>(offsets_[size] / kMinRounds, 1, options.edges_at_once);
+    std::uint64_t edges = 0;
+    for (VertexId i = 0; i < size; ++i) {
+      if (searched.data()[i] == 0) edges += offsets_[std::size_t{i} + 1] - offsets_[i];
+      if (edges < most || i + 1 == size) continue;
+      bounds.push_back(i + 1);
+      edges = 0;
+    }
+  }
+  bounds.push_back(size);
+  if (graph_.job().size() == 1) return {bounds};
+  std::vector<VertexId> all;
+  std::vector<std::size_t> counts;
+  throw_if(graph_.job().all_gather(std::span<const VertexId>(bounds), all, counts));
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  std::vector<std::vector<VertexId>> rounds;
+  auto begin = all.begin();
+  for (const std::size_t count : counts) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(count);
+    rounds.emplace_back(begin, end).resize(most, *(end - 1));
+    begin = end;
+  }
+  return rounds;
+}
+
 void ForwardRows::end_reading() const {
   if (graph_.job().size() > 1) throw_if(graph_.job().barrier());
 }
@@ -92,21 +127,43 @@ void ForwardRows::end_reading() const {
 void triangles(const Graph& graph, const TriangleOptions& rules, const RunOptions& options,
                Triangles& result) {
   require_in_edges(graph, "triangles");
-  if (options.progress) options.progress("triangles", 1);
   const ForwardRows rows(graph, false);
-  if (!rules.per_vertex) {
-    result.total = rows.count(options.edges_at_once);
-    throw_if(graph.job().all_reduce(result.total, std::plus<>()));
-    return;
+  std::vector<ThreadCount> sums(static_cast<std::size_t>(graph.num_threads()));
+  const VertexId first = graph.first(), size = graph.num_owned();
+  const auto sum_of = [&] {
+    std::uint64_t sum = 0;
+    for (const ThreadCount& part : sums) sum += part.value;
+    return sum;
+  };
+  if (options.resume_step > 0)
+    sums[0].value =
+        std::accumulate(result.of_vertex.data(), result.of_vertex.data() + size, std::uint64_t{0});
+  if (rules.per_vertex) {
+    VertexArray<std::uint64_t> of_vertex(graph, 0);
+    if (options.resume_step > 0) std::copy_n(result.of_vertex.data(), size, &of_vertex[first]);
+    const auto keep = [&] {
+      add_all_to_owners(graph, of_vertex);
+      std::copy_n(&of_vertex[first], size, result.of_vertex.data());
+    };
+    result.num_steps = rows.for_triangles(
+        "triangles", options, result.searched,
+        [&](int thread, VertexId v, std::uint64_t amount) {
+          atomic_add(of_vertex[v], amount);
+          sums[static_cast<std::size_t>(thread)].value += amount;
+        },
+        keep);
+    keep();
+  } else {
+    std::fill_n(result.of_vertex.data(), size, 0);
+    result.num_steps =
+        rows.for_triangles("triangles", options, result.searched, AddToCounts{sums}, [&] {
+          // A rank without vertices finds none.
+          if (size > 0) result.of_vertex[first] = sum_of();
+        });
   }
-  VertexArray<std::uint64_t> of_vertex(graph, 0);
-  rows.for_triangles(options.edges_at_once, [&](int, VertexId v, std::uint64_t amount) {
-    atomic_add(of_vertex[v], amount);
-  });
-  add_all_to_owners(graph, of_vertex);
-  std::copy_n(&of_vertex[graph.first()], graph.num_owned(), result.of_vertex.data());
-  // Each triangle was added at its three vertices.
-  result.total = processVertices(graph, [&](VertexId v) { return result.of_vertex[v]; }) / 3;
+  std::uint64_t sum = sum_of();
+  throw_if(graph.job().all_reduce(sum, std::plus<>()));
+  result.total = sum / 3;  // each was added at its three vertices
 }
 
 }  // namespace weft::graph

@@ -7,13 +7,27 @@
 // the owner of v finds it as a vertex w that the rows of v and of u have in common: it marks those
 // of v's row in a set of bits, and tests those of u's. Rows are sorted. A rank looks first for its
 // own u; then it reads the rows of the others, some at a time, and looks for those u.
+//
+// While steps are saved, that goes by rounds: in each, every rank's next rows are those of the u.
+// Which have been searched is saved for each vertex, so that others may go on with another cut.
 #include <algorithm>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "weft/graph/algorithms.hpp"
 
 namespace weft::graph {
+
+// What threads count, apart from each other.
+struct alignas(64) ThreadCount {
+  std::uint64_t value = 0;
+};
+
+// The add of for_triangles that only counts: what all vertices get.
+struct AddToCounts {
+  std::vector<ThreadCount>& counts;
+};
 
 class ForwardRows {
  public:
@@ -26,27 +40,46 @@ class ForwardRows {
 
   // Calls add(thread, vertex, amount) on all threads at once, so that what each vertex gets on all
   // ranks together is, summed over its triangles, 1; or with directions, in how many of them
-  // edges lead between its two neighbors. Collective; throws weft::Error.
-  template <class Add>
-  void for_triangles(std::size_t edges_at_once, Add&& add) const {
-    for_rows(edges_at_once, [&](int thread, const Common& common) {
+  // edges lead between its two neighbors. Without the rows that have been searched. Where the state
+  // is to be saved, keep() is called before. Returns the number of steps. Collective; throws
+  // weft::Error.
+  template <class Add, class Keep>
+  std::uint32_t for_triangles(const char* name, const RunOptions& options,
+                              OwnedArray<std::uint8_t>& searched, Add add, Keep&& keep) const {
+    std::vector<VertexSet> marks;
+    for (int t = 0; t < graph_.num_threads(); ++t) marks.emplace_back(graph_);
+    const auto search = [&](const Part& part) {
       if (counts_directions_)
-        add_triangles<true>(thread, common, add);
+        search_part<true>(part, marks, add);
       else
-        add_triangles<false>(thread, common, add);
-    });
-  }
-  // Triangles that this rank finds, each once. Collective; throws weft::Error.
-  std::uint64_t count(std::size_t edges_at_once) const {
-    std::vector<Count> counts(static_cast<std::size_t>(graph_.num_threads()));
-    for_rows(edges_at_once, [&](int thread, const Common& common) {
-      std::uint64_t found = 0;
-      for (const VertexId w : common.other) found += common.marks.contains(w) ? 1 : 0;
-      counts[static_cast<std::size_t>(thread)].value += found;
-    });
-    std::uint64_t sum = 0;
-    for (const Count& count : counts) sum += count.value;
-    return sum;
+        search_part<false>(part, marks, add);
+    };
+    const int size = graph_.job().size(), rank = graph_.job().rank();
+    if (options.resume_step == 0) std::fill_n(searched.data(), graph_.num_owned(), 0);
+    const std::vector<std::vector<VertexId>> rounds = share_rounds(options, searched);
+    std::uint32_t num_steps = options.resume_step;
+    for (std::size_t round = 0; round + 1 < rounds[0].size(); ++round) {
+      if (options.progress) options.progress(name, num_steps + 1);
+      const auto& mine = rounds[static_cast<std::size_t>(rank)];
+      const VertexId begin = mine[round], end = mine[round + 1];
+      search({static_cast<VertexId>(graph_.first() + begin), &offsets_[begin], end - begin,
+              vertices_.data() + offsets_[begin],
+              counts_directions_ ? directions_.data() + offsets_[begin] : nullptr,
+              options.resume_step > 0 ? searched.data() + begin : nullptr});
+      for (int step = 1; step < size; ++step) {
+        const int owner = (rank + step) % size;
+        const auto& theirs = rounds[static_cast<std::size_t>(owner)];
+        if (!read_parts(owner, theirs[round], theirs[round + 1], options, searched, search)) break;
+      }
+      // All have read before any row counts as searched.
+      end_reading();
+      ++num_steps;
+      std::fill(searched.data() + begin, searched.data() + end, 1);
+      if (round + 2 == rounds[0].size() || !options.saves_after(num_steps)) continue;
+      keep();
+      options.save(num_steps);
+    }
+    return num_steps;
   }
 
  private:
@@ -57,6 +90,7 @@ class ForwardRows {
     VertexId num_vertices;
     const VertexId* vertices;
     const std::uint8_t* directions;
+    const std::uint8_t* searched;  // by vertex; null: none is
     std::span<const VertexId> row(VertexId i) const {
       return {vertices + (offsets[i] - offsets[0]), offsets[i + 1] - offsets[i]};
     }
@@ -70,37 +104,15 @@ class ForwardRows {
     transport::RemoteMemory offsets, vertices, directions;
   };
 
-  // The rows of v, whose vertices are marked, and of u, at place `at` of v's.
-  struct Common {
-    VertexId v, u;
-    std::size_t at;
-    std::span<const VertexId> row, other;
-    const std::uint8_t *ways, *other_ways;  // their directions
-    const VertexSet& marks;
-  };
-  struct alignas(64) Count {
-    std::uint64_t value = 0;
-  };
+  // For each rank the bounds between rounds, counted from its first vertex; as many for all.
+  std::vector<std::vector<VertexId>> share_rounds(const RunOptions& options,
+                                                  const OwnedArray<std::uint8_t>& searched) const;
 
-  // visit(thread, common) for all edges between v, the rank's own, and u, in rows of all ranks.
-  template <class Visit>
-  void for_rows(std::size_t edges_at_once, Visit&& visit) const {
-    std::vector<VertexSet> marks;
-    for (int t = 0; t < graph_.num_threads(); ++t) marks.emplace_back(graph_);
-    const auto search = [&](const Part& part) { search_part(part, marks, visit); };
-    search({graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
-            directions_.data()});
-    const int size = graph_.job().size(), rank = graph_.job().rank();
-    for (int step = 1; step < size; ++step)
-      if (!read_parts((rank + step) % size, edges_at_once, search)) break;
-    end_reading();
-  }
-
-  // The same for u in the part.
-  template <class Visit>
-  void search_part(const Part& part, std::vector<VertexSet>& all_marks, Visit& visit) const {
-    const Part mine{graph_.first(), offsets_.data(), graph_.num_owned(), vertices_.data(),
-                    directions_.data()};
+  // Triangles of which v is the rank's own and u in the part.
+  template <bool kDirections, class Add>
+  void search_part(const Part& part, std::vector<VertexSet>& all_marks, Add& add) const {
+    const Part mine{graph_.first(),   offsets_.data(),    graph_.num_owned(),
+                    vertices_.data(), directions_.data(), nullptr};
     detail::WorkCounter work(graph_.num_owned(), {.grain = 16}, graph_.num_threads());
     graph_.team().run([&](int thread) {
       VertexSet& marks = all_marks[static_cast<std::size_t>(thread)];
@@ -112,10 +124,9 @@ class ForwardRows {
           if (at == row.size() || row[at] - part.first >= part.num_vertices) continue;
           for (const VertexId w : row) marks.insert_alone(w);
           for (; at < row.size() && row[at] - part.first < part.num_vertices; ++at) {
-            const VertexId u = row[at], other = u - part.first;
-            visit(thread,
-                  Common{static_cast<VertexId>(graph_.first() + i), u, at, row, part.row(other),
-                         mine.directions_of(i), part.directions_of(other), marks});
+            const VertexId u = row[at] - part.first;
+            if (part.searched != nullptr && part.searched[u] != 0) continue;
+            add_common<kDirections>(thread, mine, i, at, part, u, marks, add);
           }
           for (const VertexId w : row) marks.erase(w);
         }
@@ -123,42 +134,56 @@ class ForwardRows {
     });
   }
 
+  // The triangles of the edge at place `at` of v's row, which leads to u.
   template <bool kDirections, class Add>
-  static void add_triangles(int thread, const Common& common, Add& add) {
+  static void add_common(int thread, const Part& mine, VertexId v, std::size_t at, const Part& part,
+                         VertexId u, const VertexSet& marks, Add& add) {
+    const std::span<const VertexId> row = mine.row(v), other = part.row(u);
     std::uint64_t of_v = 0, of_u = 0;
-    for (std::size_t b = 0; b < common.other.size(); ++b) {
-      const VertexId w = common.other[b];
-      if (!common.marks.contains(w)) continue;
-      if constexpr (kDirections) {
-        const auto a =
-            std::lower_bound(common.row.begin(), common.row.end(), w) - common.row.begin();
-        add(thread, w, common.ways[common.at]);
-        of_v += common.other_ways[b];
-        of_u += common.ways[a];
-      } else {
-        add(thread, w, 1);
-        ++of_v;
-        ++of_u;
+    if constexpr (std::is_same_v<Add, AddToCounts>) {
+      for (const VertexId w : other) of_v += marks.contains(w) ? 1 : 0;
+      add.counts[static_cast<std::size_t>(thread)].value += 3 * of_v;
+    } else {
+      const std::uint8_t* const ways = mine.directions_of(v);
+      const std::uint8_t* const other_ways = part.directions_of(u);
+      for (std::size_t b = 0; b < other.size(); ++b) {
+        const VertexId w = other[b];
+        if (!marks.contains(w)) continue;
+        if constexpr (kDirections) {
+          add(thread, w, std::uint64_t{ways[at]});
+          of_v += other_ways[b];
+          of_u += ways[std::lower_bound(row.begin(), row.end(), w) - row.begin()];
+        } else {
+          add(thread, w, std::uint64_t{1});
+          ++of_v;
+          ++of_u;
+        }
       }
+      if (of_u > 0) add(thread, part.first + u, of_u);
+      if (of_v > 0) add(thread, mine.first + v, of_v);
     }
-    if (of_u > 0) add(thread, common.u, of_u);
-    if (of_v > 0) add(thread, common.v, of_v);
   }
 
-  // Reads the owner's rows and calls search(part) for each piece of them. False: the owner is lost.
+  // Reads the owner's rows from `from` to `to`, counted from its first, and calls search(part) for
+  // each piece of them. False: the owner is lost.
   template <class Search>
-  bool read_parts(int owner, std::size_t edges_at_once, Search&& search) const {
+  bool read_parts(int owner, VertexId from, VertexId to, const RunOptions& options,
+                  const OwnedArray<std::uint8_t>& searched, Search&& search) const {
     const auto place = static_cast<std::size_t>(owner);
-    const VertexId first = graph_.cut()[place], size = graph_.cut()[place + 1] - first;
+    const VertexId first = graph_.cut()[place] + from, size = to - from;
     if (size == 0) return true;
     const Remote& remote = remotes_[place];
     Buffer<std::uint64_t> offsets(nullptr, std::size_t{size} + 1);
-    if (!read(remote.offsets, offsets.data(), 0, offsets.size())) return false;
+    if (!read(remote.offsets, offsets.data(), from, offsets.size())) return false;
+    std::vector<std::uint8_t> has_searched(options.resume_step > 0 ? size : 0);
+    if (!has_searched.empty() &&
+        !read(searched.remotes()[place], has_searched.data(), from, has_searched.size()))
+      return false;
     std::vector<VertexId> vertices;
     std::vector<std::uint8_t> directions;
     for (VertexId begin = 0, end = 0; begin < size; begin = end) {
       // At least one row.
-      for (++end; end < size && offsets[end + 1] - offsets[begin] <= edges_at_once;) ++end;
+      for (++end; end < size && offsets[end + 1] - offsets[begin] <= options.edges_at_once;) ++end;
       const std::uint64_t count = offsets[end] - offsets[begin];
       if (count == 0) continue;
       vertices.resize(count);
@@ -168,7 +193,8 @@ class ForwardRows {
         if (!read(remote.directions, directions.data(), offsets[begin], count)) return false;
       }
       search(Part{static_cast<VertexId>(first + begin), &offsets[begin],
-                  static_cast<VertexId>(end - begin), vertices.data(), directions.data()});
+                  static_cast<VertexId>(end - begin), vertices.data(), directions.data(),
+                  has_searched.empty() ? nullptr : has_searched.data() + begin});
     }
     return true;
   }

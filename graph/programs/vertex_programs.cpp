@@ -17,12 +17,13 @@ void report_step(const RunOptions& options, const char* what, std::uint64_t step
 void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result) {
   VertexArray<VertexId> parent(graph, kNoVertex);
   VertexSet in(graph), out(graph);
-  std::uint32_t depth = options.resume_step;
+  std::uint32_t depth = options.resume_step == 0 ? 0 : last_final_depth(graph, result);
   processVertices(graph, [&](VertexId v) {
-    if (depth == 0) {
+    if (options.resume_step == 0) {
       result.depth[v] = v == source ? 0 : kUnreached;
       result.parent[v] = v == source ? v : kNoVertex;
     }
+    if (result.parent[v] == kNoVertex) result.depth[v] = kUnreached;
     parent[v] = result.parent[v];
     if (result.depth[v] == depth) in.insert(v);
     return 0;
@@ -131,7 +132,9 @@ void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunO
       give(v);
       return std::abs(result.rank[v] - old);
     });
-    if (options.saves_after(result.num_steps)) options.save(result.num_steps);
+    // Going on from the last iteration would add one.
+    if (options.saves_after(result.num_steps) && change >= rules.tolerance)
+      options.save(result.num_steps);
   }
 }
 

@@ -33,6 +33,9 @@ class Forest {
 
   std::uint32_t run(Wcc& result) {
     const VertexId first = graph_.first(), last = graph_.last();
+    // What a state has joined needs to be found no more.
+    if (options_.resume_step > 0)
+      for_vertices(first, last, [&](VertexId v) { link(v, result.component[v]); });
     const bool sampled = graph_.has_in_edges() && options_.mode != Mode::push;
     for_vertices(first, last, [&](VertexId v) {
       link_row(graph_.out().row(v - first), v, 0, sampled ? kFirstEdges : ~std::uint64_t{0});

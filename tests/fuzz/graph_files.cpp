@@ -31,10 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
          header.file_bytes() != file_bytes))
       std::abort();
 
-  CheckpointKey key;
-  key.num_vertices = 100000;
-  key.num_edges = 7;
-  std::uint32_t step = 0;
-  if (parse_checkpoint_header(bytes, 64 + 800000 + 8, 8, key, step).ok() && size < 64) std::abort();
+  constexpr std::uint64_t kFileBytes = 64 + 5 + 800000 + 8;
+  CheckpointHeader checkpoint{};
+  if (parse_checkpoint_header(bytes, kFileBytes, checkpoint).ok() &&
+      (size < 64 || checkpoint.blocks_at() > kFileBytes ||
+       checkpoint.num_vertices > kFileBytes / checkpoint.record_bytes))
+    std::abort();
   return 0;
 }

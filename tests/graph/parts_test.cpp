@@ -131,9 +131,9 @@ TEST_CASE("a graph's file that changes while it is read is noticed") {
 
 TEST_CASE("headers of checkpoints and caches that do not fit are refused") {
   std::byte bytes[64] = {};
-  std::uint32_t step = 0;
-  CHECK(parse_checkpoint_header(bytes, 64, 8, {}, step) == Code::corrupt);
-  CHECK(parse_checkpoint_header({bytes, 63}, 63, 8, {}, step) == Code::corrupt);
+  CheckpointHeader checkpoint{};
+  CHECK(parse_checkpoint_header(bytes, 64, checkpoint) == Code::corrupt);
+  CHECK(parse_checkpoint_header({bytes, 63}, 63, checkpoint) == Code::corrupt);
   CacheHeader header;
   CHECK_FALSE(cache_fits(bytes, 64, {}, {}, header));
   CHECK_FALSE(cache_fits({bytes, 63}, 63, {}, {}, header));

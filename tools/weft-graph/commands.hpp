@@ -29,10 +29,9 @@ struct RunArguments {
   std::string out;
   ResultFormat out_format = ResultFormat::text;
   bool json = false;
-  std::uint32_t repeat = 1;  // runs for each source, for timing
-  std::string checkpoint;    // file for the state after every checkpoint_every steps
-  std::uint32_t checkpoint_every = 10;
-  std::string resume;  // checkpoint to resume from
+  std::uint32_t repeat = 1;             // runs for each source, for timing
+  std::string checkpoint;               // file of the state, or its folder
+  std::uint32_t checkpoint_every = 60;  // seconds; 0: after every step
 };
 // Whether it runs in several ways, by --mode; the others have one.
 inline bool has_modes(std::string_view algorithm) {

@@ -161,11 +161,12 @@ void add_run(cli::Command& command, RunArguments& arguments) {
                  "file for results by vertex; with several sources one each, FILE.SOURCE");
   command.flag("--json", arguments.json, "prints JSON");
   command.option("--checkpoint", arguments.checkpoint,
-                 "file for the state, saved regularly, for --resume");
-  command.option("--checkpoint-every", arguments.checkpoint_every, "steps between checkpoints")
-      .range(1, 1 << 30)
+                 "file or folder for the state: a run that was killed goes on from it");
+  command
+      .option("--checkpoint-every", arguments.checkpoint_every,
+              "seconds between two states, at least; 0: after every step")
+      .range(0, 1 << 30)
       .shows_default();
-  command.option("--resume", arguments.resume, "resumes from this checkpoint");
   command.option("--repeat", arguments.repeat, "number of runs; prints the median of their times")
       .range(1, 1000);
   if (has_modes(arguments.algorithm)) add_modes(command, arguments);

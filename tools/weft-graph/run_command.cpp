@@ -1,15 +1,18 @@
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "checkpoints.hpp"
 #include "commands.hpp"
 #include "graph/common/agree.hpp"
-#include "graph/engine/checkpoint.hpp"
-#include "graph/programs/restart.hpp"
+#include "run_state.hpp"
 
 namespace weft::graph {
 namespace {
@@ -94,108 +97,17 @@ Json describe(const Graph& graph, const PageRank& result) {
   return {{"sum", sum.sum}, {"iterations", result.num_steps}, {"top10", top_of(graph, sum.top)}};
 }
 
-// The columns of a checkpoint, and the check of values that were read from one.
-std::vector<Parts> columns_of(const Graph& graph, const Bfs& result) {
-  return {parts_of(graph, result.depth), parts_of(graph, result.parent)};
-}
-bool is_possible(const Graph& graph, const Bfs& result, VertexId v, std::uint32_t step) {
-  const std::uint32_t depth = result.depth[v];
-  return depth == kUnreached ? result.parent[v] == kNoVertex
-                             : depth <= step && result.parent[v] < graph.num_vertices();
-}
-std::vector<Parts> columns_of(const Graph& graph, const Sssp& result) {
-  return {parts_of(graph, result.distance)};
-}
-bool is_possible(const Graph& graph, const Sssp& result, VertexId v, std::uint32_t) {
-  // No path has more edges than there are vertices.
-  return result.distance[v] == kFar ||
-         result.distance[v] / std::numeric_limits<Weight>::max() <= graph.num_vertices();
-}
-std::vector<Parts> columns_of(const Graph& graph, const Wcc& result) {
-  return {parts_of(graph, result.component)};
-}
-bool is_possible(const Graph&, const Wcc& result, VertexId v, std::uint32_t) {
-  return result.component[v] <= v;
-}
-std::vector<Parts> columns_of(const Graph& graph, const Cdlp& result) {
-  return {parts_of(graph, result.label)};
-}
-bool is_possible(const Graph& graph, const Cdlp& result, VertexId v, std::uint32_t) {
-  return result.label[v] < graph.num_vertices();
-}
-std::vector<Parts> columns_of(const Graph& graph, const KCore& result) {
-  return {parts_of(graph, result.core)};
-}
-bool is_possible(const Graph& graph, const KCore& result, VertexId v, std::uint32_t) {
-  return result.core[v] == kNoCore || result.core[v] < graph.num_vertices();
-}
-std::vector<Parts> columns_of(const Graph& graph, const PageRank& result) {
-  return {parts_of(graph, result.rank)};
-}
-bool is_possible(const Graph&, const PageRank& result, VertexId v, std::uint32_t) {
-  return result.rank[v] >= 0 && result.rank[v] < std::numeric_limits<double>::infinity();
-}
-
-std::uint32_t number_of(const std::string& algorithm) {
-  const char* const numbered[] = {"bfs", "sssp", "pagerank", "wcc", "cdlp", "kcore"};
-  return static_cast<std::uint32_t>(std::find(std::begin(numbered), std::end(numbered), algorithm) -
-                                    std::begin(numbered));
-}
-
-// Whether there is a state to save between steps.
-template <class Result>
-constexpr bool kHasSteps = !std::is_same_v<Result, Lcc> && !std::is_same_v<Result, Triangles> &&
-                           !std::is_same_v<Result, Betweenness>;
-
-// The options of a run that saves, resumes, or both.
-template <class Result>
-RunOptions with_checkpoints(const Graph& graph, const RunArguments& arguments, std::uint64_t source,
-                            Result& result) {
-  RunOptions options = arguments.run;
-  if (arguments.checkpoint.empty() && arguments.resume.empty()) return options;
-  const CheckpointKey key = checkpoint_key(graph, number_of(arguments.algorithm), source);
-  const std::vector<Parts> columns = columns_of(graph, result);
-  if (!arguments.resume.empty()) {
-    throw_if(load_checkpoint(graph, key, arguments.resume, columns, options.resume_step));
-    const std::uint32_t last = arguments.algorithm == "pagerank" ? arguments.pagerank.iterations
-                               : arguments.algorithm == "cdlp"   ? arguments.cdlp.iterations
-                                                                 : options.resume_step;
-    if (options.resume_step > last)
-      throw Error({Code::bad_argument, arguments.resume + ": is of iteration " +
-                                           std::to_string(options.resume_step) +
-                                           ", after the last one (--iterations)"});
-    Status status;
-    for (VertexId v = graph.first(); v < graph.last() && status.ok(); ++v)
-      if (!is_possible(graph, result, v, options.resume_step))
-        status = {Code::corrupt,
-                  arguments.resume + ": vertex " + std::to_string(v) + " has an impossible value"};
-    throw_together(graph.job(), status);
-  }
-  if (!arguments.checkpoint.empty()) {
-    options.save_every = arguments.checkpoint_every;
-    options.save = [&graph, &arguments, key, columns](std::uint32_t step) {
-      throw_if(save_checkpoint(graph, key, step, arguments.checkpoint, columns));
-    };
-  }
-  return options;
-}
-
-// Runs one algorithm --repeat times, writes its result, and adds the run to the report.
+// Runs one algorithm --repeat times, writes its result, and returns what it has found.
 template <class Result, class Run>
-void run_once(const Graph& graph, const RunArguments& arguments, const std::string& out, Json& runs,
-              const VertexId* source, Result& result, Run&& run) {
-  RunOptions options = arguments.run;
-  if constexpr (std::is_same_v<Result, PageRank>)
-    options = with_checkpoints(graph, arguments, number_of_rules(arguments.pagerank), result);
-  else if constexpr (kHasSteps<Result>)
-    options = with_checkpoints(graph, arguments, source != nullptr ? *source : 0, result);
+Json run_once(const Graph& graph, const RunArguments& arguments, const RunOptions& options,
+              const std::string& out, const VertexId* source, Result& result, Run&& run) {
   Json about = Json::object();
   if (source != nullptr) about["source"] = shown(graph, *source);
   std::vector<double> seconds;
   for (std::uint32_t i = 0; i < std::max(1u, arguments.repeat); ++i) {
     throw_if(graph.job().barrier());
     const auto start = Clock::now();
-    run(result, options);
+    run(result, options, source);
     throw_if(graph.job().barrier());
     seconds.push_back(seconds_since(start));
   }
@@ -205,67 +117,90 @@ void run_once(const Graph& graph, const RunArguments& arguments, const std::stri
                    seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
                    seconds.end());
   about["seconds"] = seconds[seconds.size() / 2];
-  runs.push_back(about);
   if (!out.empty()) throw_if(write_result(graph, result, arguments.out_format, out));
+  return about;
 }
 
-void run_all(const Graph& graph, const RunArguments& arguments,
-             const std::vector<VertexId>& sources, Json& runs) {
+// Runs an algorithm from each source, or once if it has `one_search`, without those that a
+// checkpoint knows. Returns what they have found.
+template <class Result, class Run>
+Json run_searches(const Graph& graph, const RunArguments& arguments,
+                  const std::vector<VertexId>& sources, bool one_search, Run&& run) {
   const bool named = arguments.load.named || !arguments.load.names.empty();
-  const auto out_for = [&](const VertexId& source) {
-    if (arguments.out.empty() || sources.size() == 1) return arguments.out;
+  Result result(graph);
+  Checkpoints checkpoints(graph, arguments, sources, columns_of(graph, result));
+  checkpoints.load(
+      [&](VertexId v, std::uint32_t step) { return is_possible(graph, result, v, step); });
+  // Names may be any bytes, which its text would not keep.
+  Json found = Json::array();
+  if (checkpoints.num_ended() > 0)
+    found = Json::from_cbor(checkpoints.found(), true, /*allow_exceptions=*/false);
+  if (found.size() != checkpoints.num_ended())
+    throw Error({Code::corrupt, checkpoint_path(arguments) + ": has other results than sources"});
+  const std::size_t num_searches = one_search ? 1 : sources.size();
+  for (std::size_t i = checkpoints.num_ended(); i < num_searches; ++i) {
+    const VertexId* const source = one_search ? nullptr : &sources[i];
+    std::string out = arguments.out;
     // A name may have any letters, which a file's may not.
-    const auto place = static_cast<std::size_t>(&source - sources.data());
-    return arguments.out + "." + std::to_string(named ? place : source);
-  };
-  if (arguments.algorithm == "bfs") {
-    Bfs result(graph);
-    for (const VertexId& source : sources)
-      run_once(graph, arguments, out_for(source), runs, &source, result,
-               [&](Bfs& found, const RunOptions& options) { bfs(graph, source, options, found); });
-  } else if (arguments.algorithm == "sssp") {
-    Sssp result(graph);
-    for (const VertexId& source : sources)
-      run_once(
-          graph, arguments, out_for(source), runs, &source, result,
-          [&](Sssp& found, const RunOptions& options) { sssp(graph, source, options, found); });
-  } else if (arguments.algorithm == "wcc") {
-    Wcc result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](Wcc& found, const RunOptions& options) { wcc(graph, options, found); });
-  } else if (arguments.algorithm == "cdlp") {
-    Cdlp result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](Cdlp& found, const RunOptions& options) {
-               cdlp(graph, arguments.cdlp, options, found);
-             });
-  } else if (arguments.algorithm == "lcc") {
-    Lcc result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](Lcc& found, const RunOptions& options) { lcc(graph, options, found); });
-  } else if (arguments.algorithm == "triangles") {
-    Triangles result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](Triangles& found, const RunOptions& options) {
-               triangles(graph, {.per_vertex = !arguments.out.empty()}, options, found);
-             });
-  } else if (arguments.algorithm == "betweenness") {
-    Betweenness result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](Betweenness& found, const RunOptions& options) {
-               betweenness(graph, sources, options, found);
-             });
-  } else if (arguments.algorithm == "kcore") {
-    KCore result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](KCore& found, const RunOptions& options) { kcore(graph, options, found); });
-  } else {
-    PageRank result(graph);
-    run_once(graph, arguments, arguments.out, runs, nullptr, result,
-             [&](PageRank& found, const RunOptions& options) {
-               pagerank(graph, arguments.pagerank, options, found);
-             });
+    if (!out.empty() && num_searches > 1) out += "." + std::to_string(named ? i : sources[i]);
+    found.push_back(run_once(graph, arguments, checkpoints.options(), out, source, result, run));
+    std::string bytes;
+    Json::to_cbor(found, bytes);
+    checkpoints.search_ended(std::move(bytes), i + 1 == num_searches);
   }
+  return found;
+}
+
+Json run_all(const Graph& graph, const RunArguments& arguments,
+             const std::vector<VertexId>& sources) {
+  const std::string& name = arguments.algorithm;
+  const auto one = [&]<class Result>(auto&& run) {
+    return run_searches<Result>(
+        graph, arguments, sources, true,
+        [&](Result& found, const RunOptions& options, const VertexId*) { run(found, options); });
+  };
+  using Options = RunOptions;
+  if (name == "bfs")
+    return run_searches<Bfs>(graph, arguments, sources, false,
+                             [&](Bfs& found, const Options& options, const VertexId* source) {
+                               bfs(graph, *source, options, found);
+                             });
+  if (name == "sssp")
+    return run_searches<Sssp>(graph, arguments, sources, false,
+                              [&](Sssp& found, const Options& options, const VertexId* source) {
+                                sssp(graph, *source, options, found);
+                              });
+  if (name == "wcc")
+    return one.operator()<Wcc>(
+        [&](Wcc& found, const Options& options) { wcc(graph, options, found); });
+  if (name == "cdlp")
+    return one.operator()<Cdlp>(
+        [&](Cdlp& found, const Options& options) { cdlp(graph, arguments.cdlp, options, found); });
+  if (name == "lcc")
+    return one.operator()<Lcc>(
+        [&](Lcc& found, const Options& options) { lcc(graph, options, found); });
+  if (name == "triangles")
+    return one.operator()<Triangles>([&](Triangles& found, const Options& options) {
+      triangles(graph, {.per_vertex = !arguments.out.empty()}, options, found);
+    });
+  if (name == "betweenness")
+    return one.operator()<Betweenness>([&](Betweenness& found, const Options& options) {
+      betweenness(graph, sources, options, found);
+    });
+  if (name == "kcore")
+    return one.operator()<KCore>(
+        [&](KCore& found, const Options& options) { kcore(graph, options, found); });
+  return one.operator()<PageRank>([&](PageRank& found, const Options& options) {
+    pagerank(graph, arguments.pagerank, options, found);
+  });
+}
+
+// A run that ended well has no more use for its checkpoint.
+void remove_checkpoint(const RunArguments& arguments) {
+  const std::string path = checkpoint_path(arguments);
+  if (path.empty() || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return;
+  if (unlink(path.c_str()) != 0 && errno != ENOENT && arguments.load.note)
+    arguments.load.note("cannot remove the checkpoint " + path + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -295,17 +230,8 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (const Status status = check_effects(job.size(), arguments); !status.ok()) return status;
   if (const Status status = check_sources(arguments); !status.ok()) return status;
   const Mode mode = arguments.run.mode;
-  if (!arguments.checkpoint.empty() || !arguments.resume.empty()) {
-    if (arguments.algorithm == "wcc" && mode != Mode::paper)
-      return {Code::bad_argument, "--checkpoint: wcc can save its steps only in --mode paper"};
-    if (arguments.algorithm == "lcc" || arguments.algorithm == "triangles")
-      return {Code::bad_argument, "--checkpoint and --resume: " + arguments.algorithm +
-                                      " is one step, and has no state to save between"};
-    if (arguments.algorithm == "betweenness")
-      return {Code::bad_argument, "--checkpoint and --resume: betweenness saves no state"};
-    if (arguments.repeat > 1)
-      return {Code::bad_argument, "--checkpoint and --resume are for one run: leave out --repeat"};
-  }
+  if (!arguments.checkpoint.empty() && arguments.repeat > 1)
+    return {Code::bad_argument, "--checkpoint is for one run: leave out --repeat"};
   if (arguments.algorithm == "wcc" && mode == Mode::paper) arguments.load.undirected = true;
   arguments.load.in_edges =
       arguments.algorithm != "sssp" && (mode == Mode::pull || mode == Mode::automatic);
@@ -322,14 +248,9 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
   if (from_source) {
     const Status status = read_sources(graph, arguments, sources);
     if (!status.ok()) return status;
-    const bool by_one = arguments.algorithm != "pagerank";  // one source after the other
-    if (by_one && sources.size() > 1 && !(arguments.checkpoint.empty() && arguments.resume.empty()))
-      return {Code::bad_argument,
-              "--checkpoint and --resume: for one source, not " + std::to_string(sources.size())};
   }
   if (arguments.algorithm == "pagerank") arguments.pagerank.sources = sources;
-  Json runs = Json::array();
-  run_all(graph, arguments, sources, runs);
+  const Json runs = run_all(graph, arguments, sources);
 
   const ResidentMemory mine = resident_memory();
   std::uint64_t memory[] = {mine.peak, mine.now, mine.proportional};
@@ -348,6 +269,7 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
                       {"migrated_rows_read", migrated[1]}, {"runs", runs}};
     // A path may be any bytes.
     std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    remove_checkpoint(arguments);
     return Code::ok;
   }
   for (const Json& run : runs) {
@@ -356,6 +278,7 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
       line.append(1, ' ').append(key).append(1, '=').append(text_of(value));
     std::printf("%s\n", line.c_str());
   }
+  remove_checkpoint(arguments);
   return Code::ok;
 }
 

@@ -36,20 +36,24 @@ struct RunOptions {
   // Rank 0 calls it during long runs, once a second.
   std::function<void(const char* what, std::uint64_t step)> progress = {};
 
-  // Checkpoints. After every save_every-th step except the last, the result holds the present state
-  // and all ranks call save(step), which may throw. 0: never.
-  std::uint32_t save_every = 0;
+  // Checkpoints. After each step except the last all ranks call wants_save(step), which returns the
+  // same to all; if it is true, the result holds the present state, and all ranks call save(step).
+  // Both may be collective, and may throw. Either both are given or none.
+  std::function<bool(std::uint32_t step)> wants_save = {};
   std::function<void(std::uint32_t step)> save = {};
-  // Resumes from the state in the result, which was saved after this step. 0: from the beginning.
+  // Goes on from the state in the result, which was saved after this step, by any number of ranks
+  // and threads and in any mode. 0: from the beginning.
   std::uint32_t resume_step = 0;
-  bool saves_after(std::uint32_t step) const { return save_every > 0 && step % save_every == 0; }
+  bool saves_after(std::uint32_t step) const { return wants_save && wants_save(step); }
 };
 
 // Breadth-first search along edges out.
 struct Bfs {
   explicit Bfs(const Graph& graph) : depth(graph), parent(graph) {}
   OwnedArray<std::uint32_t> depth;  // kUnreached: not reached
-  OwnedArray<VertexId> parent;      // of the source: itself; kNoVertex: not reached
+  // Of the source: itself; kNoVertex: not reached, or in a saved state of a depth that is not
+  // final.
+  OwnedArray<VertexId> parent;
   std::uint32_t num_steps = 0;
 };
 struct BfsSummary {
@@ -131,8 +135,9 @@ struct CdlpOptions {
 // with fewer than two. Neighbors are the other ends of edges out and in, without the vertex itself;
 // edges that are there twice count once.
 struct Lcc {
-  explicit Lcc(const Graph& graph) : coefficient(graph) {}
-  OwnedArray<double> coefficient;
+  explicit Lcc(const Graph& graph) : coefficient(graph), searched(graph) {}
+  OwnedArray<double> coefficient;     // in a saved state the edges between neighbors, so far
+  OwnedArray<std::uint8_t> searched;  // of states: 1 where a vertex's row has been searched
   std::uint32_t num_steps = 1;
 };
 struct LccSummary {
@@ -144,8 +149,11 @@ WEFT_API LccSummary summarize(const Graph& graph, const Lcc& result);
 // Triangles of the simple undirected graph below the graph, as GAPBS counts them: each once.
 // Directions, self-loops and edges that are there twice do not matter.
 struct Triangles {
-  explicit Triangles(const Graph& graph) : of_vertex(graph) {}
-  OwnedArray<std::uint64_t> of_vertex;  // in how many a vertex is, if asked for
+  explicit Triangles(const Graph& graph) : of_vertex(graph), searched(graph) {}
+  // In how many a vertex is, if asked for; if not, in a saved state three times what a rank has
+  // found, at one of its vertices.
+  OwnedArray<std::uint64_t> of_vertex;
+  OwnedArray<std::uint8_t> searched;  // as Lcc's
   std::uint64_t total = 0;
   std::uint32_t num_steps = 1;
 };
@@ -182,7 +190,7 @@ struct BetweennessSummary {
 WEFT_API BetweennessSummary summarize(const Graph& graph, const Betweenness& result);
 
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
-// paper: the other modes have none.
+// paper: the others are one pass over the edges.
 WEFT_API void bfs(const Graph& graph, VertexId source, const RunOptions& options, Bfs& result);
 WEFT_API void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result);
 // Throws bad_argument for a damping factor or sources that there are not.
@@ -190,8 +198,9 @@ WEFT_API void pagerank(const Graph& graph, const PageRankOptions& rules, const R
                        PageRank& result);
 WEFT_API void wcc(const Graph& graph, const RunOptions& options, Wcc& result);
 
-// These have one way, whatever options.mode is, and throw bad_argument without edges in. lcc,
-// triangles and betweenness save no steps.
+// These have one way, whatever options.mode is, and throw bad_argument without edges in. Steps of
+// lcc and triangles are rounds in which each rank's next rows are searched, as small as they are
+// because of saving; those of betweenness are sources.
 WEFT_API void cdlp(const Graph& graph, const CdlpOptions& rules, const RunOptions& options,
                    Cdlp& result);
 WEFT_API void lcc(const Graph& graph, const RunOptions& options, Lcc& result);

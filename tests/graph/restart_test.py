@@ -8,6 +8,7 @@ SEED sets other moments of death (it is printed), ROUNDS how many runs each algo
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -237,6 +238,22 @@ class Restart(unittest.TestCase):
         done = self.run_it(*self.command('rmat', words, '--out', 'result'))
         self.assertIn('weft-graph: goes on from c of ', done.stderr)
         self.verify('rmat', words, 'result')
+
+    def test_states_are_saved_by_time(self):
+        words = [self.graph('rmat'), '--checkpoint', 'c', '--checkpoint-every', '1']
+        job = self.start([WEFTRUN, '-n', str(RANKS), '--timeout', str(DEADLINE_S), GRAPH, 'pagerank', *words,
+                          '--iterations', '100000000'])
+        self.assertTrue(self.wait_for(job, lambda: os.path.exists(self.path('c'))), self.log())
+        self.kill_one(job)
+        self.assertEqual(job.wait(DEADLINE_S + 10), 128 + signal.SIGKILL, self.log())
+        self.assertNotIn('again (restart', self.log())
+        with open(self.path('c'), 'rb') as file:
+            step = struct.unpack_from('<I', file.read(), 16)[0]
+        self.assertGreater(step, 1)
+        iterations = ['--iterations', str(step + 2)]
+        done = self.run_it(WEFTRUN, '-n', '2', GRAPH, 'pagerank', *words, *iterations, '--out', 'result')
+        self.assertIn(f', after step {step}; ', done.stderr)
+        self.verify('rmat', ['pagerank', *iterations], 'result')
 
     def test_a_run_that_ended_well_leaves_no_state(self):
         words = ['pagerank', '--iterations', '5']

@@ -245,7 +245,7 @@ class Restart(unittest.TestCase):
                           '--iterations', '100000000'])
         self.assertTrue(self.wait_for(job, lambda: os.path.exists(self.path('c'))), self.log())
         self.kill_one(job)
-        self.assertEqual(job.wait(DEADLINE_S + 10), 128 + signal.SIGKILL, self.log())
+        self.assertNotEqual(job.wait(DEADLINE_S + 10), 0, self.log())
         self.assertNotIn('again (restart', self.log())
         with open(self.path('c'), 'rb') as file:
             step = struct.unpack_from('<I', file.read(), 16)[0]

@@ -101,7 +101,7 @@ TEST_CASE("algorithms whose vertices are taken over find what a serial computati
   on_ranks(1, [&](transport::Job& job) {
     const Graph graph = loadGraph(job, file.path(), with_threads(1));
     depths = serial::bfs_depths(graph, source);
-    ranks = serial::pagerank(graph, 10, 0);
+    ranks = serial::pagerank(graph, {.iterations = 10});
     Cdlp result(graph);
     cdlp(graph, {.iterations = 5}, {}, result);
     labels.assign(result.label.data(), result.label.data() + graph.num_owned());

@@ -71,7 +71,7 @@ class Brandes {
     if (!alone_ && !graph.undirected()) in_.emplace(graph, graph.in());
   }
 
-  void add(VertexId source) {
+  void add(VertexId source, bool counts_itself) {
     search(source);
     for (std::size_t depth = begins_.size() - 1; depth-- > 1;) {
       for_depth(depth,
@@ -85,7 +85,8 @@ class Brandes {
           depth, in_ ? *in_ : out_, given_, [&](VertexId v) { return depth_[at(v)] == before; },
           [&](int, VertexId v, double sum) { beyond_[at(v)] = num_paths_[at(v)] * sum; });
     }
-    for (const VertexId v : order_) result_.score[v] += beyond_[at(v)];
+    for (const VertexId v : order_)
+      if (v != source || counts_itself) result_.score[v] += beyond_[at(v)];
   }
 
   // By the largest score of all ranks.
@@ -215,19 +216,19 @@ class Brandes {
 
 }  // namespace
 
-void betweenness(const Graph& graph, std::span<const VertexId> sources, const RunOptions& options,
-                 Betweenness& result) {
+void betweenness(const Graph& graph, std::span<const VertexId> sources,
+                 const BetweennessOptions& rules, const RunOptions& options, Betweenness& result) {
   require_in_edges(graph, "betweenness");
   if (options.resume_step == 0) std::fill_n(result.score.data(), graph.num_owned(), 0);
   Brandes brandes(graph, result);
   for (result.num_steps = options.resume_step; result.num_steps < sources.size();) {
     const VertexId source = sources[result.num_steps++];
     if (options.progress) options.progress("betweenness", result.num_steps);
-    brandes.add(source);
+    brandes.add(source, rules.scaled);
     if (result.num_steps < sources.size() && options.saves_after(result.num_steps))
       options.save(result.num_steps);
   }
-  brandes.normalize();
+  if (rules.scaled) brandes.normalize();
 }
 
 }  // namespace weft::graph

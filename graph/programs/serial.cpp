@@ -214,7 +214,8 @@ std::vector<std::uint32_t> core_numbers(const Graph& graph) {
 }
 
 // From each source numbers of paths forwards, and dependencies back.
-std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources) {
+std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources,
+                                const BetweennessOptions& rules) {
   const Rows rows = simple_rows(graph, false);
   std::vector<double> scores(rows.size());
   for (const VertexId source : sources) {
@@ -233,11 +234,11 @@ std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>&
       for (const VertexId to : rows[*at])
         if (depths[to] == depths[*at] + 1)
           dependencies[*at] += num_paths[*at] / num_paths[to] * (1 + dependencies[to]);
-      scores[*at] += dependencies[*at];
+      if (*at != source || rules.scaled) scores[*at] += dependencies[*at];
     }
   }
   const double largest = *std::max_element(scores.begin(), scores.end());
-  if (largest > 0)
+  if (rules.scaled && largest > 0)
     for (double& score : scores) score /= largest;
   return scores;
 }

@@ -19,6 +19,7 @@ std::vector<VertexId> labels(const Graph& graph, std::uint32_t iterations);
 std::vector<double> clustering(const Graph& graph);
 std::vector<std::uint64_t> triangles(const Graph& graph);
 std::vector<std::uint32_t> core_numbers(const Graph& graph);
-std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources);
+std::vector<double> betweenness(const Graph& graph, const std::vector<VertexId>& sources,
+                                const BetweennessOptions& rules);
 
 }  // namespace weft::graph::serial

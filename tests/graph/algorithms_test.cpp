@@ -122,9 +122,9 @@ std::vector<std::uint32_t> cores_by_definition(const Matrix& edges) {
 }
 
 // By all pairs: on how many of the shortest paths from a source to another vertex each vertex is,
-// but for the last.
+// but for the last and, unless scaled, the first.
 std::vector<double> betweenness_by_definition(const Matrix& edges,
-                                              const std::vector<VertexId>& sources) {
+                                              const std::vector<VertexId>& sources, bool scaled) {
   constexpr int kInfinite = 1000;
   std::vector<std::vector<int>> far(kVertices, std::vector<int>(kVertices, kInfinite));
   std::vector<std::vector<double>> paths(kVertices, std::vector<double>(kVertices));
@@ -144,9 +144,11 @@ std::vector<double> betweenness_by_definition(const Matrix& edges,
   for (const VertexId s : sources)
     for (VertexId t = 0; t < kVertices; ++t)
       for (VertexId v = 0; v < kVertices; ++v)
-        if (v != t && far[s][t] < kInfinite && far[s][v] + far[v][t] == far[s][t])
+        if (v != t && (v != s || scaled) && far[s][t] < kInfinite &&
+            far[s][v] + far[v][t] == far[s][t])
           scores[v] += paths[s][v] * paths[v][t] / paths[s][t];
   const double largest = *std::max_element(scores.begin(), scores.end());
+  if (!scaled) return scores;
   for (double& score : scores) score /= largest;
   return scores;
 }
@@ -407,8 +409,9 @@ TEST_CASE("betweenness is by the shortest paths that lead over a vertex") {
   const bool undirected = GENERATE(false, true);
   const std::vector<VertexId> sources =
       GENERATE(std::vector<VertexId>{3}, std::vector<VertexId>{5, 40, 22, 0});
+  const BetweennessOptions rules{.scaled = GENERATE(true, false)};
   const std::vector<double> right =
-      betweenness_by_definition(matrix_of(edges, undirected), sources);
+      betweenness_by_definition(matrix_of(edges, undirected), sources, rules.scaled);
   CHECK(std::count(right.begin(), right.end(), 0) < 50);
   const auto is_close = [&](VertexId v, double value) {
     return std::abs(value - right[v]) <= 1e-12 * right[v];
@@ -416,13 +419,13 @@ TEST_CASE("betweenness is by the shortest paths that lead over a vertex") {
   std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
   on_graphs(file.path(), undirected, [&](const Graph& graph) {
     Betweenness found(graph);
-    for (int again = 0; again < 2; ++again) betweenness(graph, sources, {}, found);
+    for (int again = 0; again < 2; ++again) betweenness(graph, sources, rules, {}, found);
     for (VertexId v = graph.first(); v < graph.last(); ++v)
       if (!is_close(v, found.score[v])) ++num_wrong;
     num_seen += graph.num_owned();
-    if (summarize(graph, found).top.at(0).second != 1) ++num_wrong;
+    if ((summarize(graph, found).top.at(0).second == 1) != rules.scaled) ++num_wrong;
     if (graph.job().size() > 1) return;
-    const std::vector<double> serial = serial::betweenness(graph, sources);
+    const std::vector<double> serial = serial::betweenness(graph, sources, rules);
     for (VertexId v = 0; v < kVertices; ++v)
       if (!is_close(v, serial[v])) ++num_wrong;
   });
@@ -448,7 +451,7 @@ TEST_CASE("more shortest paths than can be counted are an error of all ranks") {
     Betweenness found(graph);
     const VertexId sources[] = {0};
     try {
-      betweenness(graph, sources, {}, found);
+      betweenness(graph, sources, {}, {}, found);
     } catch (const Error& error) {
       if (error.status() == Code::unsupported) ++num_told;
     }
@@ -478,7 +481,7 @@ TEST_CASE("what needs edges in says so without them") {
     KCore cores(graph);
     tells([&] { kcore(graph, {}, cores); });
     Betweenness scores(graph);
-    tells([&] { betweenness(graph, {}, {}, scores); });
+    tells([&] { betweenness(graph, {}, {}, {}, scores); });
   });
   CHECK(num_told == 2 * 5);
 }

@@ -164,7 +164,7 @@ class Cli(unittest.TestCase):
 
     def test_algorithms_with_one_way(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '8', '--permute')
-        for algorithm, options in ONE_WAY.items():
+        for algorithm, options in (*ONE_WAY.items(), ('betweenness', ['--source', '3,9', '--unscaled'])):
             for more in ([], ['--undirected']):
                 results = set()
                 for ranks, threads in ((1, 1), (1, 2), (2, 1), (3, 2)):

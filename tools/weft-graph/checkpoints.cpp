@@ -34,6 +34,7 @@ std::string run_of(const RunArguments& arguments, const std::vector<VertexId>& s
     if (rules.damping != kDamping) add_number(" --damping ", rules.damping);
     if (rules.normalized) text += " --normalized";
   }
+  if (arguments.algorithm == "betweenness" && !arguments.betweenness.scaled) text += " --unscaled";
   // Without, they are not counted for each vertex.
   if (arguments.algorithm == "triangles" && !arguments.out.empty()) text += " --out";
   return text;

@@ -24,6 +24,7 @@ struct RunArguments {
   RunOptions run;
   PageRankOptions pagerank;
   CdlpOptions cdlp;
+  BetweennessOptions betweenness;
   std::vector<std::string> sources;  // numbers, or names if the vertices have some
   std::string sources_file;
   std::string out;

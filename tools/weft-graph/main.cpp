@@ -85,6 +85,9 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
         .list();
     command.option("--sources", arguments.sources_file, "file of vertices to start from");
   }
+  if (name == "betweenness")
+    command.flag("!--unscaled", arguments.betweenness.scaled,
+                 "the sums themselves, in which a source is on none of its own paths");
   if (name == "cdlp")
     command.option("--iterations", arguments.cdlp.iterations, "maximal number of iterations")
         .range(1u, ~0u)

@@ -185,7 +185,7 @@ Json run_all(const Graph& graph, const RunArguments& arguments,
     });
   if (name == "betweenness")
     return one.operator()<Betweenness>([&](Betweenness& found, const Options& options) {
-      betweenness(graph, sources, options, found);
+      betweenness(graph, sources, arguments.betweenness, options, found);
     });
   if (name == "kcore")
     return one.operator()<KCore>(

@@ -185,7 +185,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   else if (algorithm == "kcore")
     status = check_same(graph, serial::core_numbers(graph), false, reader);
   else if (algorithm == "betweenness")
-    status = check_close(graph, serial::betweenness(graph, sources), reader);
+    status =
+        check_close(graph, serial::betweenness(graph, sources, arguments.run.betweenness), reader);
   else
     status = check_close(graph, serial::pagerank(graph, rules), reader);
   if (!status.ok()) return status;

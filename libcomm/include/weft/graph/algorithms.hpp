@@ -177,7 +177,8 @@ WEFT_API KCoreSummary summarize(const Graph& graph, const KCore& result);
 // Betweenness as GAPBS computes it: for each of some sources, Brandes' dependency of the source on
 // every vertex, that is the sum over all other vertices of the share of the shortest paths to them
 // that lead over it (all that lead on from a source count for the source as well). These are added
-// up and divided by the largest sum. Edges that are there twice count once, self-loops never.
+// up and divided by the largest sum, unless BetweennessOptions ask for the sums themselves. Edges
+// that are there twice count once, self-loops never.
 struct Betweenness {
   explicit Betweenness(const Graph& graph) : score(graph) {}
   OwnedArray<double> score;
@@ -188,6 +189,11 @@ struct BetweennessSummary {
   std::vector<std::pair<VertexId, double>> top;  // the ten largest
 };
 WEFT_API BetweennessSummary summarize(const Graph& graph, const Betweenness& result);
+struct BetweennessOptions {
+  // false: not divided, and a source is on none of the paths from itself, as Brandes and NetworkX
+  // define it.
+  bool scaled = true;
+};
 
 // The algorithms, in options.mode; without edges in, pull is push. wcc saves steps only in mode
 // paper: the others are one pass over the edges.
@@ -208,7 +214,8 @@ WEFT_API void triangles(const Graph& graph, const TriangleOptions& rules, const 
                         Triangles& result);
 // Also throws unsupported if there are more shortest paths to a vertex than a double can count.
 WEFT_API void betweenness(const Graph& graph, std::span<const VertexId> sources,
-                          const RunOptions& options, Betweenness& result);
+                          const BetweennessOptions& rules, const RunOptions& options,
+                          Betweenness& result);
 WEFT_API void kcore(const Graph& graph, const RunOptions& options, KCore& result);
 
 }  // namespace weft::graph

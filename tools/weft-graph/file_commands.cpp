@@ -47,15 +47,16 @@ Status show_info(transport::Job& job, const InfoArguments& arguments) {
   std::vector<std::uint64_t> edges_of_ranks;
   throw_if(job.all_gather(graph.out().vertices.size(), edges_of_ranks));
   if (job.rank() != 0) return Code::ok;
-  const nlohmann::ordered_json all = {{"graph", arguments.graph},
-                                      {"vertices", graph.num_vertices()},
-                                      {"edges", graph.num_edges()},
-                                      {"self_loops", sums[0]},
-                                      {"duplicate_edges", sums[1]},
-                                      {"vertices_without_edges_out", sums[2]},
-                                      {"largest_out_degree", largest},
-                                      {"cut", graph.cut()},
-                                      {"edges_of_processes", edges_of_ranks}};
+  nlohmann::ordered_json all = {{"graph", arguments.graph},
+                                {"vertices", graph.num_vertices()},
+                                {"edges", graph.num_edges()},
+                                {"self_loops", sums[0]},
+                                {"duplicate_edges", sums[1]},
+                                {"vertices_without_edges_out", sums[2]},
+                                {"largest_out_degree", largest},
+                                {"cut", graph.cut()},
+                                {"edges_of_processes", edges_of_ranks}};
+  if (graph.names() != nullptr) all["named"] = true;
   if (arguments.json) {
     // A path may be any bytes.
     std::printf("%s\n",

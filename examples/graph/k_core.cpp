@@ -1,11 +1,12 @@
 // k_core: how deep every vertex lies inside its graph. A vertex's core number is the largest k such
 // that it is in a part of the graph where every vertex has k neighbors; edges count both ways.
 //
-//   weftrun -n 2 graph_k_core GRAPH
+//   weftrun -n 2 graph_k_core GRAPH [OUT]
 //
 // For k = 1, 2, ...: vertices with fewer than k neighbors left are removed, which lowers the
 // degrees of their neighbors, until none is removed any more (Matula, Beck, J. ACM 1983). Vertices
-// that are removed in round k have core number k - 1.
+// that are removed in round k have core number k - 1. OUT: each rank writes those of its vertices
+// to OUT.RANK.
 #include <algorithm>
 #include <cstdio>
 
@@ -17,7 +18,7 @@ using namespace weft::graph;  // NOLINT(google-build-using-namespace): an exampl
 namespace {
 
 void run(weft::transport::Job& job, int argc, char** argv) {
-  check_usage(argc == 2, "graph_k_core GRAPH");
+  check_usage(argc == 2 || argc == 3, "graph_k_core GRAPH [OUT]");
   const Graph graph = loadGraph(job, argv[1], {.undirected = true});
 
   VertexArray<std::uint32_t> left(graph, 0), lost(graph, 0), core(graph, 0);
@@ -33,17 +34,14 @@ void run(weft::transport::Job& job, int argc, char** argv) {
     for (;;) {
       going.clear();
       const std::uint64_t num_going = processVertices(graph, alive, [&](VertexId v) {
-        if (left[v] >= k) return 0u;
+        if (left[v] >= k) return std::uint64_t{0};
         core[v] = k - 1;
+        alive.remove(v);
         going.insert(v);
-        return 1u;
+        return std::uint64_t{1};
       });
       if (num_going == 0) break;
       num_alive -= num_going;
-      processVertices(graph, going, [&](VertexId v) {
-        alive.remove(v);
-        return 0;
-      });
       touched.clear();
       processEdges(
           graph, lost, going, touched,
@@ -68,6 +66,7 @@ void run(weft::transport::Job& job, int argc, char** argv) {
   if (job.rank() == 0)
     std::printf("largest core number %u, of %llu vertices; sum of core numbers %llu\n", k - 1,
                 static_cast<unsigned long long>(innermost), static_cast<unsigned long long>(sum));
+  if (argc == 3) write_values(graph, core, argv[2]);
 }
 
 }  // namespace

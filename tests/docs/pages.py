@@ -7,7 +7,8 @@ shell for each page, and what these print is compared with what the page shows.
 A program of this page or one before it is a block of ```cpp (or c, fortran, python) behind a line that ends in its
 file's name, as "`hello.cpp`:". Commands are the lines with "$ " of a block of ```console; what follows each is its
 output, in which a line "..." stands for any lines, and "..." in a line for any text. A line "$ ... &" begins something
-that runs until the page's end. Weft is installed in $HOME/weft.
+that runs until the page's end. Weft is installed in $HOME/weft. A program of a page that has the name of one in
+examples/graph is the same.
 """
 import argparse
 import os
@@ -21,6 +22,7 @@ import tempfile
 LIMIT_S = 240  # a page, under sanitizers' neighbours on a busy machine
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 MARK = '=== weft page, command '
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'examples', 'graph')
 
 
 def programs(text):
@@ -86,7 +88,11 @@ def check(page, prefix, known):
     folder = tempfile.mkdtemp(prefix='weft-page-')
     try:
         os.symlink(prefix, os.path.join(folder, 'weft'))
-        known |= programs(text)
+        here = programs(text)
+        wrong = [f'{page}: {name} is not that of examples/graph' for name, source in here.items()
+                 if os.path.exists(os.path.join(EXAMPLES, name)) and
+                 open(os.path.join(EXAMPLES, name), encoding='utf-8').read() != source]
+        known |= here
         for name, source in known.items():
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as file:
                 file.write(source)
@@ -102,7 +108,7 @@ def check(page, prefix, known):
         # What still runs is told to end, and may tidy up.
         script += 'jobs -p | xargs -r kill; wait\n'
         printed = run(script, folder, env)
-        wrong, rest = [], printed
+        rest = printed
         for number, (command, shown) in enumerate(steps):
             output, mark, rest = rest.partition(f'{MARK}{number} ended with ')
             status, _, rest = rest.partition('\n')

@@ -54,8 +54,9 @@ def make(prefix, output):
     places = runpy.run_path(os.path.join(package, "_places.py"))
     version = places["VERSION"]
     members = {}  # name: contents and mode
-    for path in sorted(glob.glob(os.path.join(package, "*.py"))) + [os.path.join(package, "py.typed")]:
-        members[f"weft/{os.path.basename(path)}"] = (open(path, "rb").read(), 0o644)
+    sources = sorted(glob.glob(os.path.join(package, "**", "*.py"), recursive=True))
+    for path in sources + [os.path.join(package, "py.typed")]:
+        members[f"weft/{os.path.relpath(path, package)}"] = (open(path, "rb").read(), 0o644)
     members["weft/_places.py"] = (PLACES.format(version=version).encode(), 0o644)
     members["weft_object_store.py"] = (
         open(os.path.join(os.path.dirname(package), "weft_object_store.py"), "rb").read(), 0o644)

@@ -2,7 +2,7 @@
 
     weft.node        peers that come and go: connect, put, get, atomics, messages
     weft.store       immutable objects, shared by the processes of a host without copies
-    weft.graph       breadth-first search, shortest paths, PageRank, components; numpy in and out
+    weft.graph       shortest paths, PageRank, components and more; numpy in and out
     weft.multicast   bytes and files to many hosts at once
 
 `weft.Node` and the other names of weft.node, and `weft.ObjectStore`, are here, too. Every exception

@@ -4,9 +4,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, TypeVar
 
 Result = TypeVar("Result")
+if TYPE_CHECKING:  # Python 3.9 has none
+    from typing_extensions import ParamSpec
+    Words = ParamSpec("Words")
 
 
 async def in_thread(function: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
@@ -24,6 +27,16 @@ async def in_thread(function: Callable[..., Result], *arguments: Any, **named: A
         return result
     finally:
         call.drop()
+
+
+def for_asyncio(function: Callable[Words, Result]) -> Callable[Words, Coroutine[Any, Any, Result]]:
+    """The form of a function for asyncio."""
+    @functools.wraps(function)
+    async def form(*arguments: Words.args, **named: Words.kwargs) -> Result:
+        return await in_thread(function, *arguments, **named)
+    form.__name__ = form.__qualname__ = f"{function.__name__}_async"
+    form.__doc__ = f"{function.__name__}() for asyncio."
+    return form
 
 
 class _Call:

@@ -223,8 +223,8 @@ class Cli(unittest.TestCase):
             self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', '--iterations', '12')
             # The last state stays, as the result cannot be written.
             self.run_it('pagerank', 'g.bin', *options, '--checkpoint', 'c', '--checkpoint-every', '0', '--out', 'absent/r')
-            self.bad('another run', 'pagerank', 'g.bin', '--iterations', '12', '--checkpoint', 'c', ranks=2)
-            self.bad('another run', 'pagerank', 'g.bin', *other, '--checkpoint', 'c')
+            self.bad('is of the run "pagerank', 'pagerank', 'g.bin', '--iterations', '12', '--checkpoint', 'c', ranks=2)
+            self.bad('is of the run "pagerank', 'pagerank', 'g.bin', *other, '--checkpoint', 'c')
             resumed = self.good('pagerank', 'g.bin', *options, '--checkpoint', 'c', ranks=2)
             self.assertTrue(same(said.partition(' steps=')[0], resumed), f'{said}{resumed}')
         self.bad('source 128 does not exist', 'pagerank', 'g.bin', '--source', '128', ranks=2)

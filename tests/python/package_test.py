@@ -3,61 +3,22 @@
 
     package_test.py BUILD SOURCE VERSION PACKAGES LIBDIR
 
-Weft is installed by meson into a prefix of its own, below which PACKAGES and LIBDIR lie; of that a wheel is
-made for a fresh virtual environment. No path but PYTHONPATH is set. Graph results are compared with a computation in Python."""
+Of what installed.py installs a wheel is made for a fresh virtual environment. weft.graph has a test of its own."""
 import asyncio
-import glob
-import heapq
 import importlib.util
 import os
 import pickle
 import random
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 
-BUILD, SOURCE, VERSION, PACKAGES, LIBDIR = sys.argv[1:6]
-del sys.argv[1:6]
-BUILD, SOURCE = os.path.realpath(BUILD), os.path.realpath(SOURCE)
-LIMIT_S = 60
-HAS_NUMPY = importlib.util.find_spec("numpy") is not None
-FOLDER = tempfile.TemporaryDirectory(prefix="weft-package-")
-PREFIX = os.path.join(FOLDER.name, "prefix")
+sys.dont_write_bytecode = True  # in the source tree
+from installed import (FOLDER, HAS_NUMPY, INCOMPLETE, LIBDIR, LIMIT_S, PACKAGES, PREFIX,
+                       SOURCE, VERSION)  # noqa: E402
 
-
-def meson_install(tags):
-    """Below a folder of its own; whether the build has everything that it installs."""
-    root = os.path.join(FOLDER.name, "root")
-    done = subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--tags", tags,
-                           "--destdir", root], timeout=LIMIT_S, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        shutil.rmtree(root, ignore_errors=True)
-        return done.stdout
-    packages, = glob.glob(os.path.join(root, "**", PACKAGES), recursive=True)
-    os.rename(packages[:-len(PACKAGES) - 1], PREFIX)
-    return None
-
-
-for name in ("LD_LIBRARY_PATH", "PYTHONPATH"):
-    os.environ.pop(name, None)
-# A build of this test's targets alone has not all that is installed; they run with a path set then.
-INCOMPLETE = meson_install("python,runtime,graph,mcast,objstore,tools")
-if INCOMPLETE is not None:
-    assert meson_install("python") is None
-    for folder, paths in ((LIBDIR, ("libcomm/libweft.so.0", "objstore/libweft_objstore.so.1")),
-                          ("bin", ("tools/weft-copy/weft-copy", "tools/weft-graph/weft-graph",
-                                   "tools/weft-store/weft-store", "tools/weftrun/weftrun"))):
-        os.makedirs(os.path.join(PREFIX, folder), exist_ok=True)
-        for path in paths:
-            shutil.copy(os.path.join(BUILD, path), os.path.join(PREFIX, folder, os.path.basename(path)))
-    os.environ["LD_LIBRARY_PATH"] = os.path.join(PREFIX, LIBDIR)
-os.environ["WEFT_FABRIC"] = "shm"
-sys.path.insert(0, os.path.join(PREFIX, PACKAGES))
 import weft  # noqa: E402
 
 
@@ -210,124 +171,6 @@ class Async(unittest.TestCase):
             store.terminate()
             store.wait()
             store.stdout.close()
-
-
-@unittest.skipUnless(HAS_NUMPY, "numpy is not installed")
-class Graphs(unittest.TestCase):
-    def setUp(self):
-        import numpy
-        from weft import graph
-        self.numpy, self.graph = numpy, graph
-
-    def test_small(self):
-        graph = self.graph
-        with graph.Graph([(0, 1), (1, 2), (2, 0), (3, 4)], num_vertices=6) as g:
-            depths, parents = graph.bfs(g, 0)
-            self.assertEqual(depths.tolist(), [0, 1, 2, -1, -1, -1])
-            self.assertEqual(parents.tolist(), [0, 0, 1, -1, -1, -1])
-            self.assertEqual(graph.bfs_predecessors(g, 0).tolist(), [-1, 0, 1, -1, -1, -1])
-            self.assertEqual(graph.single_source_shortest_path_length(g, 5).tolist(),
-                             [-1, -1, -1, -1, -1, 0])
-            self.assertEqual(graph.connected_components(g).tolist(), [0, 0, 0, 3, 3, 5])
-            self.assertEqual(graph.number_connected_components(g), 3)
-            self.assertEqual(graph.shortest_path_length(g, 0, 2), 2)
-            self.assertEqual(asyncio.run(graph.bfs_async(g, 3))[0].tolist(), [-1, -1, -1, 0, 1, -1])
-            folder = g._folder
-            self.assertTrue(os.path.exists(folder))
-        self.assertFalse(os.path.exists(folder))
-        g = graph.Graph([(0, 1, 5), (1, 2, 7), (0, 2, 20)], directed=False)
-        self.assertEqual(graph.single_source_dijkstra_path_length(g, 2).tolist(), [12, 7, 0])
-        self.assertEqual(graph.shortest_path_length(g, 2).tolist(), [1, 1, 0])
-        self.assertEqual(graph.shortest_path_length(g, 2, 0, weight="weight"), 12)
-        # Without edges there is no file.
-        none = graph.Graph([], num_vertices=2)
-        self.assertEqual(graph.pagerank(none).tolist(), [0.5, 0.5])
-        self.assertEqual(graph.connected_components(none).tolist(), [0, 1])
-        self.assertEqual(graph.bfs(none, 1)[0].tolist(), [-1, 0])
-
-    def test_inputs(self):
-        numpy, graph = self.numpy, self.graph
-        want = [0, 1, 2]
-        for edges in ([(0, 1), (1, 2)], numpy.array([(0, 1), (1, 2)], "u1"),
-                      (numpy.array([0, 1]), numpy.array([1, 2])), numpy.array([(0., 1.), (1., 2.)])):
-            self.assertEqual(graph.bfs(edges, 0)[0].tolist(), want)
-        for wrong, words in (([(0, -1)], "one is -1"), ([(0, 1.5)], "one is 1.5"), ([(0, 2**32)], "one is"),
-                             ([1, 2, 3], "shape"), ([(0, 1, -1)], "weights"), ([(0, 1, .5)], "weights")):
-            with self.assertRaisesRegex(ValueError, words):
-                graph.Graph(wrong)
-        with self.assertRaisesRegex(ValueError, "1 weights for 2 edges"):
-            graph.Graph([(0, 1), (1, 2)], weights=[1])
-        with self.assertRaisesRegex(ValueError, "vertices 0 to 1"):
-            graph.bfs([(0, 1)], 2)
-        with self.assertRaises(weft.Error) as caught:
-            graph.pagerank([(0, 1)] * 3 + [(1, 2), (2, 0), (1, 0)], max_iter=1, tol=1e-12)
-        self.assertEqual(caught.exception.code, "timed out")
-
-    def test_scipy(self):
-        try:
-            from scipy import sparse
-        except ImportError:
-            self.skipTest("scipy is not installed")
-        matrix = sparse.csr_matrix(([5, 7], ([0, 1], [1, 2])), shape=(4, 4))
-        self.assertEqual(self.graph.single_source_dijkstra_path_length(matrix, 0).tolist(),
-                         [0, 5, 12, -1])
-        with self.assertRaisesRegex(ValueError, "3 columns"):
-            self.graph.Graph(sparse.csr_matrix((2, 3)))
-
-    def test_sparse_matrices(self):
-        """Whatever has tocoo(): scipy need not be here."""
-        class Matrix:
-            shape, row, col, data = (4, 4), [0, 1], [1, 2], self.numpy.array([5., 7.])
-
-            def tocoo(self):
-                return self
-        self.assertEqual(self.graph.single_source_dijkstra_path_length(Matrix(), 0).tolist(),
-                         [0, 5, 12, -1])
-
-    def test_random(self):
-        graph, drawn = self.graph, random.Random(1)
-        num = 60
-        edges = [(drawn.randrange(num), drawn.randrange(num), drawn.randrange(1, 100))
-                 for _ in range(120)]
-        with graph.Graph(edges, num_vertices=num) as g:
-            for processes in (1, 2):
-                self.assertEqual(graph.single_source_dijkstra_path_length(g, 0, processes=processes)
-                                 .tolist(), distances(num, edges, 0), processes)
-                self.assertEqual(graph.bfs(g, 0, processes=processes)[0].tolist(),
-                                 distances(num, [(a, b, 1) for a, b, _ in edges], 0))
-                both = edges + [(b, a, w) for a, b, w in edges]
-                label = [min(v for v, d in enumerate(distances(num, both, u)) if d >= 0)
-                         for u in range(num)]
-                self.assertEqual(graph.connected_components(g, processes=processes).tolist(), label)
-                ranks = graph.pagerank(g, tol=1e-10, processes=processes)
-                for mine, theirs in zip(ranks, pagerank(num, edges)):
-                    self.assertAlmostEqual(mine, theirs, places=8)
-
-
-def distances(num, edges, source):
-    """Dijkstra's."""
-    found, heap = [-1] * num, [(0, source)]
-    while heap:
-        distance, vertex = heapq.heappop(heap)
-        if found[vertex] < 0:
-            found[vertex] = distance
-            for a, b, weight in edges:
-                if a == vertex and found[b] < 0:
-                    heapq.heappush(heap, (distance + weight, b))
-    return found
-
-
-def pagerank(num, edges):
-    """As NetworkX defines it: vertices without outgoing edges give to all."""
-    outgoing = [sum(a == vertex for a, _, _ in edges) for vertex in range(num)]
-    ranks = [1 / num] * num
-    for _ in range(300):
-        lost = sum(rank for rank, count in zip(ranks, outgoing) if not count)
-        new = [(0.15 + 0.85 * lost) / num] * num
-        for a, b, _ in edges:
-            new[b] += 0.85 * ranks[a] / outgoing[a]
-        ranks = new
-    return ranks
 
 
 class Multicast(unittest.TestCase):

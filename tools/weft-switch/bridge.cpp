@@ -65,17 +65,18 @@ void write_arp(std::byte* arp, std::uint16_t operation, const Mac& mac, std::uin
 Bridge::Bridge() : room_(std::make_unique<std::byte[]>(kRoomBytes)) {}
 
 Bridge::~Bridge() {
-  for (const Interface& one : interfaces_) ::close(one.fd);
+  for (const Interface& one : interfaces_)
+    if (one.fd >= 0) ::close(one.fd);
 }
 
-Status Bridge::add_interface(const std::string& name, Use use) {
+Status Bridge::open_packet_socket(const std::string& name, Interface& interface) {
   const unsigned index = if_nametoindex(name.c_str());
   if (index == 0) return {Code::not_found, fmt::format("there is no interface {}", name)};
   const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return {Code::not_permitted, fmt::format("no packet socket to be had: {}; it takes CAP_NET_RAW",
                                              std::strerror(errno))};
-  interfaces_.push_back({fd, use != Use::hosts, use != Use::trunk});
+  interface.fd = fd;
   const int on = 1;
   packet_mreq all{};
   all.mr_ifindex = static_cast<int>(index);
@@ -93,6 +94,19 @@ Status Bridge::add_interface(const std::string& name, Use use) {
     return {Code::not_permitted,
             fmt::format("cannot read interface {}: {}", name, std::strerror(errno))};
   return {};
+}
+
+Status Bridge::add_interface(const std::string& name, Use use, Io io) {
+  Interface& interface = interfaces_.emplace_back();
+  interface.is_trunk = use != Use::hosts;
+  interface.forwards = use != Use::trunk;
+  if (const Status opened = open_packet_socket(name, interface); !opened) return opened;
+  if (io == Io::packet) return {};
+  interface.xdp = std::make_unique<XdpPort>();
+  const Status opened = interface.xdp->open(name, mac_, ipv4_, io == Io::xdp_driver);
+  if (opened) return {};
+  return {opened.code(), fmt::format("no AF_XDP at interface {}: {}; --io packet does without",
+                                     name, opened.text())};
 }
 
 void Bridge::set_address(std::uint32_t ipv4) noexcept {
@@ -158,38 +172,46 @@ void Bridge::take_arp(std::uint16_t ingress, std::span<const std::byte> frame) {
   put(ingress, reply);
 }
 
-void Bridge::take_frame(
-    std::uint16_t ingress, std::span<std::byte> with_offload,
-    const std::function<void(const Address&, std::span<const std::byte>)>& take) {
+void Bridge::learn(std::uint16_t ingress, const std::byte* mac) {
+  const bool is_one = (static_cast<unsigned>(mac[0]) & 1) == 0;
+  if (is_one && interfaces_[ingress - 1u].forwards &&
+      (learned_.size() < kMostLearned || learned_.contains(number(mac))))
+    learned_[number(mac)] = ingress;
+}
+
+void Bridge::take_frame(std::uint16_t ingress, std::span<std::byte> with_offload,
+                        const Take& take) {
   const auto frame = with_offload.subspan(kOffloadBytes);
   if (frame.size() < kEthernetBytes) return;
-  const std::byte* from = frame.data() + 6;
-  const Interface& interface = interfaces_[ingress - 1u];
-  const bool from_one = (static_cast<unsigned>(from[0]) & 1) == 0;
-  if (from_one && interface.forwards &&
-      (learned_.size() < kMostLearned || learned_.contains(number(from))))
-    learned_[number(from)] = ingress;
-  const std::uint32_t type = get(frame.data() + 12, 2);
+  learn(ingress, frame.data() + 6);
   const bool to_all = number(frame.data()) == 0xffff'ffff'ffff;
   const bool to_this = std::memcmp(frame.data(), mac_.data(), 6) == 0;
-  if (type == ETHERTYPE_ARP && (to_all || to_this)) take_arp(ingress, frame);
+  const bool is_arp = get(frame.data() + 12, 2) == ETHERTYPE_ARP;
+  if (is_arp && (to_all || to_this)) take_arp(ingress, frame);
   if (!to_this) {
-    if (interface.forwards) forward(ingress, with_offload);
-    return;
+    if (interfaces_[ingress - 1u].forwards) forward(ingress, with_offload);
+  } else if (!is_arp) {
+    take_own(ingress, frame, take);
   }
+}
+
+// Takes a frame to this switch's MAC address.
+void Bridge::take_own(std::uint16_t ingress, std::span<const std::byte> frame, const Take& take) {
+  const Interface& interface = interfaces_[ingress - 1u];
+  const std::uint32_t type = get(frame.data() + 12, 2);
   const auto packet =
       type == ETHERTYPE_IP ? read_roce(frame.subspan(kEthernetBytes)) : std::optional<RocePacket>();
   if (!packet || packet->header.to_ipv4 != ipv4_ ||
       packet->header.to_queue_pair != kSwitchQueuePair ||
       packet->header.queue_key != kRoceQueueKey ||
       (packet->header.from_queue_pair == kSwitchQueuePair && !interface.is_trunk)) {
-    if (type != ETHERTYPE_ARP) ++counters_.not_roce;
+    ++counters_.not_roce;
     return;
   }
   ++counters_.taken;
   const RoceHeader& header = packet->header;
   const bool is_switch = header.from_queue_pair == kSwitchQueuePair;
-  meet(header.from_ipv4, ingress, from, is_switch);
+  meet(header.from_ipv4, ingress, frame.data() + 6, is_switch);
   Address address{header.from_ipv4, kRocePort, ingress, header.from_queue_pair};
   if (is_switch) address.ingress = 0, address.queue_pair = 0;
   take(address, packet->payload);
@@ -202,9 +224,14 @@ void Bridge::send(const Address& to, std::span<const std::byte> bytes) {
     return;
   }
   const Neighbour& neighbour = found->second;
-  std::byte frame[kOffloadBytes + kEthernetBytes + kMaxRoceBytes];
-  std::memset(frame, 0, kOffloadBytes);
-  write_ethernet(frame + kOffloadBytes, neighbour.mac, mac_, ETHERTYPE_IP);
+  constexpr std::size_t kHead = kOffloadBytes + kEthernetBytes;
+  std::byte memory[kHead + kMaxRoceBytes];
+  // By XDP the frame is written where the kernel reads it. Without room there it goes the other
+  // way.
+  XdpPort* xdp = interfaces_[neighbour.ingress - 1u].xdp.get();
+  std::span<std::byte> frame = xdp != nullptr ? xdp->out().room() : std::span<std::byte>();
+  if (frame.empty()) xdp = nullptr, frame = std::span(memory).subspan(kOffloadBytes);
+  write_ethernet(frame.data(), neighbour.mac, mac_, ETHERTYPE_IP);
   RoceHeader header;
   header.from_ipv4 = ipv4_;
   header.to_ipv4 = to.ipv4;
@@ -212,29 +239,49 @@ void Bridge::send(const Address& to, std::span<const std::byte> bytes) {
   header.from_queue_pair = kSwitchQueuePair;
   header.to_queue_pair = to.queue_pair == 0 ? kSwitchQueuePair : to.queue_pair;
   header.sequence = sequence_++ & 0xffffff;
-  const std::size_t head = kOffloadBytes + kEthernetBytes;
-  const std::size_t length = write_roce(std::span(frame).subspan(head), header, bytes);
-  if (length != 0) put(neighbour.ingress, {frame, head + length});
+  const std::size_t length = write_roce(frame.subspan(kEthernetBytes), header, bytes);
+  if (length == 0) return;
+  if (xdp != nullptr) return xdp->out().send(kEthernetBytes + length);
+  std::memset(memory, 0, kOffloadBytes);
+  put(neighbour.ingress, {memory, kHead + length});
 }
 
-void Bridge::receive(int timeout_ms,
-                     const std::function<void(const Address&, std::span<const std::byte>)>& take) {
+void Bridge::receive_packets(std::uint16_t ingress, const Take& take) {
+  for (int reads = 0; reads < kMostReads; ++reads) {
+    sockaddr_ll from{};
+    socklen_t length = sizeof from;
+    const ssize_t bytes = recvfrom(interfaces_[ingress - 1u].fd, room_.get(), kRoomBytes,
+                                   MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length);
+    if (bytes < static_cast<ssize_t>(kOffloadBytes)) break;
+    if (from.sll_pkttype == PACKET_OUTGOING) continue;
+    take_frame(ingress, {room_.get(), static_cast<std::size_t>(bytes)}, take);
+  }
+}
+
+void Bridge::receive(int timeout_ms, const Take& take) {
   std::vector<pollfd> readable;
-  for (const Interface& one : interfaces_) readable.push_back({one.fd, POLLIN, 0});
+  for (const Interface& one : interfaces_) {
+    readable.push_back({one.fd, POLLIN, 0});
+    if (one.xdp == nullptr) continue;
+    for (const auto& socket : one.xdp->sockets())
+      readable.push_back({socket->descriptor(), POLLIN, 0});
+  }
   if (poll(readable.data(), readable.size(), timeout_ms) <= 0) return;
-  for (std::size_t i = 0; i < readable.size(); ++i) {
-    if (readable[i].revents == 0) continue;
-    for (int reads = 0; reads < kMostReads; ++reads) {
-      sockaddr_ll from{};
-      socklen_t length = sizeof from;
-      const ssize_t bytes = recvfrom(readable[i].fd, room_.get(), kRoomBytes, MSG_DONTWAIT,
-                                     reinterpret_cast<sockaddr*>(&from), &length);
-      if (bytes < static_cast<ssize_t>(kOffloadBytes)) break;
-      if (from.sll_pkttype == PACKET_OUTGOING) continue;
-      take_frame(static_cast<std::uint16_t>(i + 1), {room_.get(), static_cast<std::size_t>(bytes)},
-                 take);
+  auto next = readable.begin();
+  for (std::uint16_t ingress = 1; ingress <= interfaces_.size(); ++ingress) {
+    if ((next++)->revents != 0) receive_packets(ingress, take);
+    const Interface& one = interfaces_[ingress - 1u];
+    if (one.xdp == nullptr) continue;
+    for (const auto& socket : one.xdp->sockets()) {
+      if ((next++)->revents == 0) continue;
+      socket->receive(kMostReads, [&](std::span<const std::byte> frame) {
+        learn(ingress, frame.data() + 6);
+        take_own(ingress, frame, take);
+      });
     }
   }
+  for (const Interface& one : interfaces_)
+    if (one.xdp != nullptr) one.xdp->out().flush();
 }
 
 }  // namespace weft::innet

@@ -8,7 +8,8 @@
 // A trunk may be configured not to forward: it then carries only packets between the switches
 // themselves. A second link up must be such a trunk, as it would form a loop.
 //
-// Interfaces are AF_PACKET sockets, which need the capability CAP_NET_RAW. One thread.
+// Interfaces are AF_PACKET sockets, which need the capability CAP_NET_RAW. This
+// switch's own packets may come and go by AF_XDP instead (xdp_port.hpp). One thread.
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,9 +18,14 @@
 
 #include "coll/switch/aggregator.hpp"
 #include "coll/switch/roce.hpp"
+#include "tools/weft-switch/xdp_port.hpp"
 #include "weft/status.hpp"
 
 namespace weft::innet {
+
+// How this switch's own packets come and go: by AF_PACKET, by AF_XDP in the kernel's generic mode,
+// or by AF_XDP in the interface's driver.
+enum class Io { packet, xdp, xdp_driver };
 
 struct BridgeCounters {
   std::uint64_t forwarded = 0, flooded = 0, taken = 0, not_roce = 0;
@@ -30,11 +36,12 @@ class Bridge final : public Wire {
   Bridge();
   ~Bridge();
   enum class Use { hosts, trunk, trunk_that_forwards };
-  // not_found: there is no such interface; not_permitted.
-  Status add_interface(const std::string& name, Use use);
-  // Sets the address. The MAC address is derived from it, so that a neighbour's entry for a switch
-  // stays valid after its restart.
+  // Sets the address, before interfaces are added. The MAC address is derived from it, so that a
+  // neighbour's entry for a switch stays valid after its restart.
   void set_address(std::uint32_t ipv4) noexcept;
+  // not_found: there is no such interface; not_permitted; and of XDP unsupported, no_memory,
+  // exists.
+  Status add_interface(const std::string& name, Use use, Io io);
   const Mac& mac() const noexcept { return mac_; }
 
   // Sends to a host from which a packet has come, or to another switch; if it does not know the
@@ -50,6 +57,7 @@ class Bridge final : public Wire {
   struct Interface {
     int fd = -1;
     bool is_trunk = false, forwards = true;
+    std::unique_ptr<XdpPort> xdp;
   };
   struct Neighbour {
     Mac mac{};
@@ -61,8 +69,12 @@ class Bridge final : public Wire {
     return std::uint64_t{ingress} << 32 | ipv4;
   }
 
-  void take_frame(std::uint16_t ingress, std::span<std::byte> with_offload,
-                  const std::function<void(const Address&, std::span<const std::byte>)>& take);
+  using Take = std::function<void(const Address&, std::span<const std::byte>)>;
+  static Status open_packet_socket(const std::string& name, Interface& interface);
+  void receive_packets(std::uint16_t ingress, const Take& take);
+  void take_frame(std::uint16_t ingress, std::span<std::byte> with_offload, const Take& take);
+  void take_own(std::uint16_t ingress, std::span<const std::byte> frame, const Take& take);
+  void learn(std::uint16_t ingress, const std::byte* mac);
   void take_arp(std::uint16_t ingress, std::span<const std::byte> frame);
   void ask_for(std::uint32_t ipv4);
   void meet(std::uint32_t ipv4, std::uint16_t ingress, const std::byte* mac, bool is_switch);

@@ -33,6 +33,7 @@ struct ServeOptions {
   std::vector<std::string> spines, interfaces, trunks;
   std::string role = "tor";
   AggregatorOptions core;
+  Io io = Io::packet;
   double bad_luck = 0;
   std::string metrics;
   server::LogFormat log_format = server::LogFormat::text;
@@ -114,19 +115,21 @@ int serve(const ServeOptions& options) {
     if (!core.spines.empty() && options.trunks.empty())
       return fail("--trunk INTERFACE says where the spine is");
     Bridge bridge;
+    bridge.set_address(own->ipv4);
     for (const std::string& name : options.interfaces)
-      if (const Status status = bridge.add_interface(name, Bridge::Use::hosts); !status)
+      if (const Status status = bridge.add_interface(name, Bridge::Use::hosts, options.io); !status)
         return fail(status.text());
     for (const std::string& name : options.trunks) {
       // A second forwarding trunk would form a loop. Under a spine there are only trunks.
       const bool forwards = core.is_spine || name == options.trunks[0];
       const auto use = forwards ? Bridge::Use::trunk_that_forwards : Bridge::Use::trunk;
-      if (const Status status = bridge.add_interface(name, use); !status)
+      if (const Status status = bridge.add_interface(name, use, options.io); !status)
         return fail(status.text());
     }
-    bridge.set_address(own->ipv4);
     return run(options, core, bridge, text(*own));
   }
+  if (options.io != Io::packet)
+    return fail("--io is about interfaces, of which there are none: --interface NAME");
   UdpPort port;
   if (const Status status = port.open(*own); !status) return fail(status.text());
   return run(options, core, port, text(port.address()));
@@ -181,6 +184,11 @@ int main(int argc, char** argv) {
   serve_command.option("--trunk", options.trunks,
                        "an Ethernet interface to another switch; may be repeated. Of several "
                        "a tor forwards frames by the first alone, a spine by all");
+  serve_command.choice(
+      "--io", options.io,
+      {{"packet", Io::packet}, {"xdp", Io::xdp}, {"xdp-driver", Io::xdp_driver}},
+      "how this switch's own packets come and go at interfaces: AF_PACKET; AF_XDP; AF_XDP by the "
+      "interface's driver, without copies where it can");
   serve_command.option("--role", options.role, "tor: hosts hang on it; spine: switches do")
       .one_of({"tor", "spine"})
       .shows_default();

@@ -55,15 +55,6 @@ Algorithm take(Team& team, Collective collective, std::size_t bytes, const Reduc
   return algorithm;
 }
 
-// Returns true if switches do the call, for which the caller then calls them, and counts it.
-bool enter(offload::Offload* offload, Team& team, Collective collective, std::size_t bytes,
-           const Reduction& op, bool is_allreduce) {
-  if (!offload->enter(bytes, op, is_allreduce)) return false;
-  team.counts().add(collective, Algorithm::by_switch,
-                    collective == Collective::barrier ? 0 : bytes);
-  return true;
-}
-
 // Returns true if the settings take the network for a broadcast of so many bytes.
 bool is_by_network(Team& team, std::size_t bytes) {
   Situation situation =
@@ -72,14 +63,15 @@ bool is_by_network(Team& team, std::size_t bytes) {
   return choose(Collective::bcast, situation, team.choices()) == Algorithm::native;
 }
 
-// An allreduce or a barrier of a team that may use switches, by them or by the hosts, and timed.
-template <class BySwitch, class ByHosts>
-Status by_either(offload::Offload& offload, Team& team, Collective collective, std::size_t bytes,
-                 const Reduction& op, BySwitch&& by_switch, ByHosts&& by_hosts) {
-  const bool is_taken = enter(&offload, team, collective, bytes, op, true);
+// A call of a team that may use switches, by them or by the hosts, and timed.
+template <class ByHosts>
+Status by_either(offload::Offload& offload, Team& team, const offload::Call& call,
+                 ByHosts&& by_hosts) {
+  const bool is_taken = offload.enter(call);
+  if (is_taken) team.counts().add(call.collective, Algorithm::by_switch, call.counted_bytes());
   const std::uint64_t begin_ns = now_ns();
-  const Status status = is_taken ? ended(team, by_switch()) : by_hosts();
-  if (status) offload.note_time(bytes, op, is_taken, now_ns() - begin_ns);
+  const Status status = is_taken ? ended(team, offload.run(call)) : by_hosts();
+  if (status) offload.note_time(call, is_taken, now_ns() - begin_ns);
   return status;
 }
 
@@ -110,32 +102,7 @@ Status allreduce_by_hosts(Team& team, const void* send, void* receive, std::size
                    });
 }
 
-// A copy of data that an in-place call both sends and overwrites.
-std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
-  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
-  if (memory) copy_bytes(memory.get(), data, bytes);
-  return memory;
-}
-
-}  // namespace
-
-Status barrier(Team& team) {
-  if (team.size() == 1) return {};
-  if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
-    return by_either(
-        *offload, team, Collective::barrier, 1, offload::Offload::bitwise_or(),
-        [&] { return offload->barrier(); }, [&] { return barrier_by_hosts(team); });
-  return barrier_by_hosts(team);
-}
-
-Status bcast(Team& team, void* data, std::size_t bytes, int root) {
-  if (team.size() == 1 || bytes == 0) return {};
-  if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload();
-      offload != nullptr && enter(offload, team, Collective::bcast, bytes,
-                                  offload::Offload::bitwise_or(), false)) [[unlikely]]
-    return ended(team, offload->bcast(data, bytes, root));
+Status bcast_by_hosts(Team& team, void* data, std::size_t bytes, int root) {
   if (NetworkBcasts* network = team.network_bcasts();
       network != nullptr && network->takes(bytes, root) && is_by_network(team, bytes))
       [[unlikely]] {
@@ -160,19 +127,9 @@ Status bcast(Team& team, void* data, std::size_t bytes, int root) {
   }
 }
 
-Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
-              int root) {
+Status reduce_by_hosts(Team& team, const void* input, void* receive, std::size_t count,
+                       const Reduction& op, int root) {
   const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
-  const void* input = send != nullptr ? send : receive;
-  if (team.size() == 1) {
-    copy_bytes(receive, input, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload();
-      offload != nullptr && enter(offload, team, Collective::reduce, bytes, op, false)) [[unlikely]]
-    return ended(team, offload->allreduce(input, receive, count, op, root));
   const Algorithm algorithm = take(team, Collective::reduce, bytes, op);
   switch (algorithm) {
     case Algorithm::shm:
@@ -188,35 +145,15 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
   }
 }
 
-Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
-                 const Reduction& op) {
-  const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
-  if (team.size() == 1) {
-    if (send != nullptr) copy_bytes(receive, send, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
-  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
-    return by_either(
-        *offload, team, Collective::allreduce, bytes, op,
-        [&] { return offload->allreduce(send, receive, count, op); },
-        [&] { return allreduce_by_hosts(team, send, receive, count, op); });
-  return allreduce_by_hosts(team, send, receive, count, op);
+// A copy of data that an in-place call both sends and overwrites.
+std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+  if (memory) copy_bytes(memory.get(), data, bytes);
+  return memory;
 }
 
-Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,
-                      const Reduction& op) {
-  std::size_t count = 0;
-  for (int r = 0; r < team.size(); ++r) count += counts[r];
-  const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
-  const void* input = send != nullptr ? send : receive;
-  if (team.size() == 1) {
-    copy_bytes(receive, input, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
+Status reduce_scatter_by_hosts(Team& team, const void* input, void* receive,
+                               const std::size_t* counts, std::size_t bytes, const Reduction& op) {
   const Algorithm algorithm = take(team, Collective::reduce_scatter, bytes, op);
   switch (algorithm) {
     case Algorithm::shm: {
@@ -234,6 +171,80 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
                                               op.element_bytes);
                        });
   }
+}
+
+}  // namespace
+
+Status barrier(Team& team) {
+  if (team.size() == 1) return {};
+  if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(*offload, team, offload::barrier_call(),
+                     [&] { return barrier_by_hosts(team); });
+  return barrier_by_hosts(team);
+}
+
+Status bcast(Team& team, void* data, std::size_t bytes, int root) {
+  if (team.size() == 1 || bytes == 0) return {};
+  if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(*offload, team, offload::bcast_call(data, bytes, team.rank() == root),
+                     [&] { return bcast_by_hosts(team, data, bytes, root); });
+  return bcast_by_hosts(team, data, bytes, root);
+}
+
+Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
+              int root) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  const void* input = send != nullptr ? send : receive;
+  if (team.size() == 1) {
+    copy_bytes(receive, input, bytes);
+    return {};
+  }
+  if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(
+        *offload, team,
+        offload::reduce_call(input, team.rank() == root ? receive : nullptr, count, op),
+        [&] { return reduce_by_hosts(team, input, receive, count, op, root); });
+  return reduce_by_hosts(team, input, receive, count, op, root);
+}
+
+Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
+                 const Reduction& op) {
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  if (team.size() == 1) {
+    if (send != nullptr) copy_bytes(receive, send, bytes);
+    return {};
+  }
+  if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(*offload, team,
+                     offload::allreduce_call(send != nullptr ? send : receive, receive, count, op),
+                     [&] { return allreduce_by_hosts(team, send, receive, count, op); });
+  return allreduce_by_hosts(team, send, receive, count, op);
+}
+
+Status reduce_scatter(Team& team, const void* send, void* receive, const std::size_t* counts,
+                      const Reduction& op) {
+  std::size_t count = 0;
+  for (int r = 0; r < team.size(); ++r) count += counts[r];
+  const std::size_t bytes = count * op.element_bytes;
+  if (bytes == 0) return {};
+  const void* input = send != nullptr ? send : receive;
+  if (team.size() == 1) {
+    copy_bytes(receive, input, bytes);
+    return {};
+  }
+  if (team.is_broken()) return lost(team);
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    return by_either(
+        *offload, team,
+        offload::reduce_scatter_call(input, receive, counts, team.rank(), team.size(), op),
+        [&] { return reduce_scatter_by_hosts(team, input, receive, counts, bytes, op); });
+  return reduce_scatter_by_hosts(team, input, receive, counts, bytes, op);
 }
 
 namespace {
@@ -325,8 +336,7 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
   }
 }
 
-Status allgather(Team& team, const void* send, void* receive, std::size_t bytes) {
-  if (bytes == 0) return {};
+Status allgather_by_hosts(Team& team, const void* send, void* receive, std::size_t bytes) {
   const bool several = team.size() > 1;
   if (several && team.is_broken()) return lost(team);
   const Algorithm algorithm =
@@ -340,6 +350,18 @@ Status allgather(Team& team, const void* send, void* receive, std::size_t bytes)
                    [&](Plan& plan, const Group& group) {
                      write_allgather(algorithm, plan, group, kOutput, bytes);
                    });
+}
+
+Status allgather(Team& team, const void* send, void* receive, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (team.size() > 1) {
+    if (team.is_broken()) return lost(team);
+    if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+      return by_either(*offload, team,
+                       offload::allgather_call(send, receive, bytes, team.rank(), team.size()),
+                       [&] { return allgather_by_hosts(team, send, receive, bytes); });
+  }
+  return allgather_by_hosts(team, send, receive, bytes);
 }
 
 Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) {

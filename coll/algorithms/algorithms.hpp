@@ -32,6 +32,8 @@ struct Vector {
 // (coll/collectives.cpp).
 Algorithm algorithm_for(Team& team, Collective collective, std::size_t bytes,
                         bool commutative = true);
+// coll::allgather() without switches, for those who make their groups (coll/collectives.cpp).
+Status allgather_by_hosts(Team& team, const void* send, void* receive, std::size_t bytes);
 // What write_allgatherv() takes for so many bytes in all.
 Algorithm allgatherv_algorithm(std::size_t total) noexcept;
 

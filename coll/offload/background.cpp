@@ -11,7 +11,7 @@ namespace weft::offload {
 Background::Background(Offload& offload, const Call& call)
     : offload_(offload),
       call_(call),
-      decided_(offload.decision(call.count * call.op.element_bytes)),
+      decided_(offload.decision(call)),
       turn_(offload.take_turn()),
       sum_(call.op.element, call.op.operation) {}
 
@@ -46,9 +46,7 @@ Background::Next Background::run(const void* input, void* output, const coll::Re
 
 Background::Next Background::end(Status status) {
   status_ = std::move(status);
-  const bool has_data = call_.collective != coll::Collective::barrier;
-  offload_.team_.counts().add(call_.collective, coll::Algorithm::by_switch,
-                              has_data ? call_.count * call_.op.element_bytes : 0);
+  offload_.team_.counts().add(call_.collective, coll::Algorithm::by_switch, call_.counted_bytes());
   pass_turn();
   return Next::over;
 }
@@ -58,8 +56,7 @@ Background::Next Background::next(coll::Plan& plan) {
   Next next = Next::wait;
   switch (state_) {
     case State::turn: {
-      if (offload_.is_made() && !offload_.takes(call_.count * call_.op.element_bytes, call_.op,
-                                                call_.is_allreduce, decided_)) {
+      if (offload_.is_made() && !offload_.takes(call_, decided_)) {
         // The hosts need no turn, but turns pass in the order of the calls.
         if (!offload_.is_turn(turn_)) return Next::wait;
         pass_turn();
@@ -134,9 +131,7 @@ Background::Next Background::next(coll::Plan& plan) {
     case State::published: {
       if (const auto code = static_cast<Code>(block_[0]); code != Code::ok)
         return end(status_ ? Status(code) : std::move(status_));
-      const std::size_t offset = first_ * call_.op.element_bytes;
-      if (call_.output != nullptr)
-        std::memcpy(coll::at(call_.output, offset), data().data(), data().size());
+      keep_piece(call_.kept, first_ * call_.op.element_bytes, data());
       first_ += count_;
       if (first_ == call_.count) return end({});
       return begin_piece(plan);
@@ -174,14 +169,14 @@ Background::Next Background::begin_piece(coll::Plan& plan) {
   const std::size_t unit = call_.op.element_bytes;
   count_ = std::min(kPieceBytes / unit, call_.count - first_);
   block_.assign(kStatusBytes + count_ * unit, std::byte{0});
-  if (call_.input == nullptr) zeros_.resize(data().size());
-  const void* input = call_.input == nullptr ? zeros_.data() : coll::at(call_.input, first_ * unit);
+  const std::size_t begin = first_ * unit;
   const coll::Group node = offload_.node_group();
   if (node.size == 1) {
-    std::memcpy(data().data(), input, data().size());
+    write_piece(call_.given, begin, data());
     state_ = State::reduced;
     return lead(plan);
   }
+  const void* input = piece_of(call_.given, begin, count_ * unit, given_);
   coll::reduce_within(coll::shape_of(offload_.team_), plan, node, coll::kInput, coll::kOutput,
                       {count_, unit}, call_.op.commutative, 0);
   return run(input, data().data(), &call_.op, State::reduced);
@@ -199,7 +194,8 @@ Background::Next Background::lead(coll::Plan& plan) {
 }
 
 Background::Next Background::sum(coll::Plan& plan) {
-  write_sum_steps(plan, offload_.leader_group(), count_, call_.op.element_bytes, offload_.order_);
+  const std::size_t unit = innet::element_bytes(call_.op.element);
+  write_sum_steps(plan, offload_.leader_group(), data().size() / unit, unit, offload_.order_);
   return run(nullptr, data().data(), &sum_.reduction(), State::summed);
 }
 

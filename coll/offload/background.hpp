@@ -14,16 +14,7 @@ namespace weft::offload {
 
 class Background {
  public:
-  // The call: as Offload::allreduce, bcast and barrier. The memory stays the caller's until the
-  // end; op must live as long. The constructor takes the call's turn.
-  struct Call {
-    const void* input = nullptr;  // null: zeros
-    void* output = nullptr;       // null: this member gets no result
-    std::size_t count = 0;
-    coll::Reduction op;
-    bool is_allreduce = true;                                   // or of equal cost in the model
-    coll::Collective collective = coll::Collective::allreduce;  // that it is counted as
-  };
+  // The constructor takes the call's turn. The call's memory stays the caller's until the end.
   Background(Offload& offload, const Call& call);
   ~Background();
   Background(const Background&) = delete;
@@ -72,7 +63,7 @@ class Background {
   std::uint64_t asked_ns_ = 0;
   SumOp sum_;
   std::vector<std::byte> block_;  // a status, and the piece's data
-  std::vector<std::byte> zeros_;
+  std::vector<std::byte> given_;  // a piece of this member's vector, if put together
 };
 
 }  // namespace weft::offload

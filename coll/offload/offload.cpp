@@ -10,7 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/wait.hpp"
-#include "coll/offload/model.hpp"
+#include "coll/algorithms/algorithms.hpp"
 #include "coll/plan/links.hpp"
 #include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/plan_run.hpp"
@@ -198,62 +198,10 @@ void Offload::use(const Negotiation& negotiation) {
     log_line(LogLevel::info, team_.engine().rank(), "{}", negotiation.summary());
 }
 
-bool Offload::can(const coll::Reduction& op) const noexcept {
-  if (!usable_ || find_reduce(op.element, op.operation) == nullptr ||
-      element_bytes(op.element) != op.element_bytes)
-    return false;
-  // Nodes reduce first, and switches by their topology: the order depends on the distribution over
-  // hosts.
-  return !team_.choices().reproducible || !is_floating(op.element);
-}
-
-bool Offload::takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce,
-                    std::optional<bool> decided) const noexcept {
-  if (!can(op)) return false;
-  if (forced_) return true;
-  if (!is_allreduce) return false;
-  if (lengths_) {
-    const auto length = static_cast<std::int64_t>(bytes);
-    return length >= lengths_->min && length <= lengths_->max;
-  }
-  return decided.value_or(
-      offload_wins(mode_ == Mode::socket, {num_nodes_, num_members_of_node_, bytes}));
-}
-
-bool Offload::measures(const coll::Reduction& op) const noexcept {
-  const bool rounds = is_floating(op.element) &&
-                      (op.operation == Operation::sum || op.operation == Operation::prod);
-  return is_made() && !forced_ && !lengths_ && num_nodes_ > 1 && can(op) &&
-         !(rounds && (terms_.ordered || terms_.fixed));
-}
-
-// The way of a blocking call, which all members take.
-bool Offload::choose(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) {
-  if (!is_allreduce || !measures(op)) return takes(bytes, op, is_allreduce, {});
-  if (trials_.is_due(bytes)) {
-    if (everyone_ == nullptr) {
-      std::vector<int> members;
-      for (int member = 0; member < team_.size(); ++member) members.push_back(team_.world(member));
-      everyone_ = coll::Team::part_of(team_, members);
-    }
-    const coll::Reduction sum{[](const void* in, void* inout, std::size_t count, void*) {
-                                for (std::size_t i = 0; i < count; ++i)
-                                  static_cast<std::uint64_t*>(inout)[i] +=
-                                      static_cast<const std::uint64_t*>(in)[i];
-                              },
-                              nullptr, sizeof(std::uint64_t)};
-    Trials::Times times = trials_.times(bytes);
-    // A loss is found by the call itself.
-    if (!coll::allreduce(*everyone_, nullptr, times.data(), times.size(), sum)) return false;
-    trials_.decide(bytes, times);
-  }
-  return trials_.next_is_by_switch(bytes, takes(bytes, op, is_allreduce, {}));
-}
-
-bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) {
+bool Offload::enter(const Call& call) {
   // The first call finds out what the switches can.
   const bool is_first = !is_made();
-  if (!is_first && !choose(bytes, op, is_allreduce)) return false;
+  if (!is_first && !choose(call)) return false;
   const std::uint64_t turn = take_turn();
   if (!is_turn(turn)) {
     coll::LossDeadline deadline(team_);
@@ -270,7 +218,7 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
     pass_turn();
     return false;
   }
-  if (!is_first || choose(bytes, op, is_allreduce)) return true;
+  if (!is_first || choose(call)) return true;
   pass_turn();
   return false;
 }
@@ -280,7 +228,7 @@ bool Offload::enter(std::size_t bytes, const coll::Reduction& op, bool is_allred
 Status Offload::make() {
   const MemberLocation mine = own_location();
   std::vector<MemberLocation> all(coll::index(team_.size()));
-  WEFT_COLL_TRY(coll::allgather(team_, &mine, all.data(), sizeof mine));
+  WEFT_COLL_TRY(coll::allgather_by_hosts(team_, &mine, all.data(), sizeof mine));
   arrange(all);
   Status status;
   if (usable_ && is_leader()) status = negotiate();
@@ -309,55 +257,27 @@ Status Offload::negotiate(const Ready* ready) {
     }
 }
 
-const coll::Reduction& Offload::bitwise_or() noexcept {
-  static const SumOp op(Element::u8, Operation::bor);
-  return op.reduction();
-}
-
-Status Offload::allreduce(const void* send, void* receive, std::size_t count,
-                          const coll::Reduction& op, int root) {
-  const bool receives = root < 0 || root == team_.rank();
-  return in_pieces(send != nullptr ? send : receive, receives ? receive : nullptr, count, op);
-}
-
-Status Offload::bcast(void* data, std::size_t bytes, int root) {
-  // The root's data may be read-only, or read by others meanwhile.
-  if (team_.rank() == root) return in_pieces(data, nullptr, bytes, bitwise_or());
-  std::memset(data, 0, bytes);
-  return in_pieces(data, data, bytes, bitwise_or());
-}
-
-Status Offload::barrier() {
-  const std::byte none{};
-  return in_pieces(&none, nullptr, 1, bitwise_or());
-}
-
-Status Offload::in_pieces(const void* input, void* receive, std::size_t count,
-                          const coll::Reduction& op) {
-  const std::size_t most = kPieceBytes / op.element_bytes;
+Status Offload::run(const Call& call) {
+  const std::size_t most = kPieceBytes / call.op.element_bytes;
   Status status;
-  for (std::size_t first = 0; first < count && status; first += most) {
-    const std::size_t offset = first * op.element_bytes;
-    status =
-        piece(coll::at(input, offset), receive != nullptr ? coll::at(receive, offset) : nullptr,
-              std::min(most, count - first), op);
-  }
+  for (std::size_t first = 0; first < call.count && status; first += most)
+    status = piece(call, first, std::min(most, call.count - first));
   pass_turn();
   return status;
 }
 
-Status Offload::piece(const void* input, void* receive, std::size_t count,
-                      const coll::Reduction& op) {
-  const std::size_t bytes = count * op.element_bytes;
+Status Offload::piece(const Call& call, std::size_t first, std::size_t count) {
+  const std::size_t begin = first * call.op.element_bytes, bytes = count * call.op.element_bytes;
   block_.resize(kStatusBytes + bytes);
-  std::byte* data = block_.data() + kStatusBytes;
+  const std::span data = std::span(block_).subspan(kStatusBytes);
   Status status;
   if (node_->size() > 1)
-    status = coll::reduce(*node_, input, data, count, op, 0);
+    status = coll::reduce(*node_, piece_of(call.given, begin, bytes, given_), data.data(), count,
+                          call.op, 0);
   else
-    std::memcpy(data, input, bytes);
+    write_piece(call.given, begin, data);
   if (is_leader()) {
-    if (status) status = lead({data, bytes}, op);
+    if (status) status = lead(data, call.op);
     block_[0] = static_cast<std::byte>(status.code());
   }
   if (node_->size() > 1) {
@@ -365,7 +285,7 @@ Status Offload::piece(const void* input, void* receive, std::size_t count,
     if (status && !published) status = published;
     if (status && block_[0] != std::byte{0}) status = static_cast<Code>(block_[0]);
   }
-  if (status && receive != nullptr) std::memcpy(receive, data, bytes);
+  if (status) keep_piece(call.kept, begin, data);
   return status;
 }
 
@@ -374,8 +294,10 @@ bool Offload::count_operation(const coll::Reduction& op) noexcept {
       terms_.fixed && op.element == Element::f32 && op.operation == Operation::sum;
   const Element element = is_fixed ? Element::fixed : op.element;
   if (!(elements_ >> static_cast<unsigned>(element) & 1) ||
-      !(operations_ >> static_cast<unsigned>(op.operation) & 1))
+      !(operations_ >> static_cast<unsigned>(op.operation) & 1)) {
+    say(Refusal::switches, op);
     return false;
+  }
   ++operation_;
   return true;
 }
@@ -415,8 +337,8 @@ Status Offload::lead(std::span<std::byte> data, const coll::Reduction& op) {
   const SumOp sum(op.element, op.operation);
   WEFT_COLL_TRY(coll::run_steps(*leaders_, coll::Collective::allreduce, {nullptr, data.data()},
                                 &sum.reduction(), [&](coll::Plan& plan, const coll::Group& group) {
-                                  write_sum_steps(plan, group, data.size() / op.element_bytes,
-                                                  op.element_bytes, order_);
+                                  const std::size_t unit = element_bytes(op.element);
+                                  write_sum_steps(plan, group, data.size() / unit, unit, order_);
                                 }));
   if (by_switch) link_->finish(data);
   // All leaders are here, as none can have this operation from the switch.

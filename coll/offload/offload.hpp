@@ -9,6 +9,7 @@
 //
 // Threads: those of the Team. Calls in the background (Background) may be advanced by any thread,
 // one at a time; the call whose turn it is uses this object exclusively.
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "coll/coll.hpp"
+#include "coll/offload/call.hpp"
 #include "coll/offload/negotiation.hpp"
 #include "coll/offload/trials.hpp"
 
@@ -34,27 +36,17 @@ class Offload {
   ~Offload();
 
   // Returns false once it is known that the switches do not take the call.
-  bool may_take(std::size_t bytes, const coll::Reduction& op, bool is_allreduce) const noexcept {
-    return !is_made() || takes(bytes, op, is_allreduce, decision(bytes));
-  }
+  bool may_take(const Call& call) noexcept { return !is_made() || takes(call, decision(call)); }
   // Blocking. Returns true, on all members alike, if the switches take this call: it then has the
-  // turn, and one of the three below follows. Every call asks, in the team's order.
-  bool enter(std::size_t bytes, const coll::Reduction& op, bool is_allreduce = true);
-  // The time of an allreduce or a barrier, by the way that enter() has said.
-  void note_time(std::size_t bytes, const coll::Reduction& op, bool by_switch,
-                 std::uint64_t time_ns) noexcept {
-    if (measures(op)) trials_.note(bytes, by_switch, time_ns);
+  // turn, and run() follows. Every call asks, in the team's order.
+  bool enter(const Call& call);
+  // The time of a call by the way that enter() has said.
+  void note_time(const Call& call, bool by_switch, std::uint64_t time_ns) noexcept {
+    if (measures(call)) trials(call).note(call.bytes(), by_switch, time_ns);
   }
-  // As coll::allreduce. In place: send is null. root: the rank that gets the result; -1: all.
   // Besides the codes of messages returns timed_out if a leader that lives does not answer another
   // for too long.
-  Status allreduce(const void* send, void* receive, std::size_t count, const coll::Reduction& op,
-                   int root = -1);
-  // A broadcast and a barrier as reductions: of bytes that are zero on all but the root, and of one
-  // byte.
-  Status bcast(void* data, std::size_t bytes, int root);
-  Status barrier();
-  static const coll::Reduction& bitwise_or() noexcept;
+  Status run(const Call& call);
 
   // Returns true if this leader's last operation has left it with a usable switch. Between calls.
   bool has_group() noexcept { return link_ != nullptr && !link_->is_frozen(); }
@@ -83,18 +75,26 @@ class Offload {
   MemberLocation own_location() const;
   void arrange(const std::vector<MemberLocation>& all);
   void use(const Negotiation& negotiation);
-  bool can(const coll::Reduction& op) const noexcept;
+  // Why an operation stays with the hosts.
+  enum class Refusal : std::uint8_t { none, own, element, parts, undefined, order, switches };
+  Refusal refusal(const coll::Reduction& op) const noexcept;
+  // Logs the reason, once each; of all members the first does.
+  void say(Refusal why, const coll::Reduction& op) noexcept;
   // `decided`: the way that trials have found at the time of the call; none: they have not yet, and
   // a model guesses.
-  bool takes(std::size_t bytes, const coll::Reduction& op, bool is_allreduce,
-             std::optional<bool> decided) const noexcept;
-  std::optional<bool> decision(std::size_t bytes) const noexcept {
-    return trials_.is_decided(bytes) ? std::optional(trials_.is_by_switch(bytes)) : std::nullopt;
+  bool takes(const Call& call, std::optional<bool> decided) noexcept;
+  Trials& trials(const Call& call) noexcept {
+    return trials_[static_cast<std::size_t>(call.collective)];
   }
-  // Returns true if blocking allreduces and barriers with this operation go the way that is faster,
-  // as measured. Not where bits depend on the way and are to be the same in every run.
-  bool measures(const coll::Reduction& op) const noexcept;
-  bool choose(std::size_t bytes, const coll::Reduction& op, bool is_allreduce);
+  std::optional<bool> decision(const Call& call) noexcept {
+    const Trials& known = trials(call);
+    return known.is_decided(call.bytes()) ? std::optional(known.is_by_switch(call.bytes()))
+                                          : std::nullopt;
+  }
+  // Returns true if blocking calls like this one go the way that is faster, as measured. Not where
+  // bits depend on the way and are to be the same in every run.
+  bool measures(const Call& call) const noexcept;
+  bool choose(const Call& call);
   bool is_leader() const noexcept { return node_rank_ == 0; }
   coll::Group node_group() const noexcept {
     return {node_rank_, static_cast<int>(node_members_.size()), node_members_.data()};
@@ -102,7 +102,7 @@ class Offload {
   coll::Group leader_group() const noexcept {
     return {leader_rank_, static_cast<int>(leader_members_.size()), leader_members_.data()};
   }
-  // Counts a leader's operation and returns true, if the switch can do it.
+  // Counts a leader's operation and returns true, if the switches can do it.
   bool count_operation(const coll::Reduction& op) noexcept;
   // After an operation that the hosts computed: returns true if the leaders look whether the switch
   // can be asked again, by a negotiation that begins with ready(). The same on all leaders.
@@ -113,9 +113,7 @@ class Offload {
 
   Status make();
   Status negotiate(const Ready* ready = nullptr);
-  // receive: null for a member that gets no result. Ends the turn.
-  Status in_pieces(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
-  Status piece(const void* input, void* receive, std::size_t count, const coll::Reduction& op);
+  Status piece(const Call& call, std::size_t first, std::size_t count);
   Status lead(std::span<std::byte> data, const coll::Reduction& op);
   Status wait_for_leaders();
   void step();
@@ -136,9 +134,10 @@ class Offload {
   int num_nodes_ = 1;
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
-  Trials trials_;                         // changed by blocking calls alone
-  std::unique_ptr<coll::Team> everyone_;  // adds up their times
-  std::optional<Lengths> lengths_;        // the lengths that the settings give to the switch
+  std::array<Trials, coll::kNumCollectives> trials_;  // changed by blocking calls alone
+  std::unique_ptr<coll::Team> everyone_;              // adds up their times
+  std::optional<Lengths> lengths_;      // the lengths that the settings give to the switch
+  std::atomic<std::uint32_t> said_{0};  // a bit for each Refusal
   // The capabilities of the switches of the last group: other operations do not go to them. All
   // bits before the first, so that leaders count the same operations with and without a group.
   std::uint32_t elements_ = ~0u, operations_ = ~0u;
@@ -151,6 +150,7 @@ class Offload {
   GroupName name_;
   std::vector<std::vector<int>> order_;  // of the leaders' sums
   std::vector<std::byte> block_;         // a status, and a piece of the vector
+  std::vector<std::byte> given_;         // a piece of this member's vector, if put together
 };
 
 // The sums that the switches compute in ordered mode, by messages among the leaders: each adds up

@@ -25,9 +25,9 @@ constexpr std::uint32_t kAlgorithms[kNumCollectives] = {
           A::by_switch}),
     mask({A::shm, A::two_level, A::binomial, A::linear}),
     mask({A::shm, A::two_level, A::binomial, A::linear}),
-    mask({A::shm, A::two_level, A::circulant, A::ring}),
+    mask({A::shm, A::two_level, A::circulant, A::ring, A::by_switch}),
     mask({A::shm, A::two_level, A::bruck, A::pairwise, A::linear}),
-    mask({A::shm, A::two_level, A::circulant, A::pairwise, A::binomial}),
+    mask({A::shm, A::two_level, A::circulant, A::pairwise, A::binomial, A::by_switch}),
     mask({A::shm, A::two_level, A::recursive_doubling, A::pairwise}),
 };
 

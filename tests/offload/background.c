@@ -32,23 +32,44 @@ static void must(int ok, const char* what, int round) {
   MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
+enum { kMostRanks = 64 };
+
 struct call {
   int what, count, root, in_place;
   int64_t seed;
   int64_t *mine, *got;
+  int counts[kMostRanks];  // of the parts that the ranks get: one is empty
   MPI_Request request;
 };
+
+static int is_scatter(const struct call* call) { return call->what >= 9 && call->what <= 12; }
+static int is_gather(const struct call* call) { return call->what >= 13; }
+static int first_of(const struct call* call, int of_rank) {
+  int first = 0;
+  for (int r = 0; r < of_rank; ++r) first += call->counts[r];
+  return first;
+}
+// Equal parts, or parts of every length. What does not divide is left out, or the last one's.
+static void divide(struct call* call, int equal) {
+  if (equal) call->count -= call->count % size;
+  for (int r = 0; r < size; ++r)
+    call->counts[r] = equal ? call->count / size : 2 * r * (call->count / (size * size));
+  if (!equal) call->counts[size - 1] += call->count - first_of(call, size);
+}
 
 static int64_t number(const struct call* call, int of_rank, int i) {
   return call->seed * 31 + of_rank * 1000003 + i * 17;
 }
 
 static void begin(struct call* call, MPI_Comm comm) {
+  if (is_scatter(call) || is_gather(call)) divide(call, call->what > 10);
   for (int i = 0; i < call->count; ++i) {
     call->mine[i] = number(call, rank, i);
     call->got[i] = call->in_place ? call->mine[i] : -1;
   }
   const void* from = call->in_place ? MPI_IN_PLACE : call->mine;
+  const int part = is_gather(call) ? call->counts[rank] : 0;
+  const void* own = call->in_place ? MPI_IN_PLACE : call->mine + first_of(call, rank);
   switch (call->what) {
     case 0:
     case 1:
@@ -76,12 +97,47 @@ static void begin(struct call* call, MPI_Comm comm) {
       MPI_Reduce(call->in_place && rank != call->root ? call->mine : from, call->got, call->count,
                  MPI_INT64_T, MPI_MAX, call->root, comm);
       break;
-    default:
+    case 8:
       MPI_Barrier(comm);
+      break;
+    case 9:
+      MPI_Ireduce_scatter(from, call->got, call->counts, MPI_INT64_T, MPI_SUM, comm,
+                          &call->request);
+      break;
+    case 10:
+      MPI_Reduce_scatter(from, call->got, call->counts, MPI_INT64_T, MPI_SUM, comm);
+      break;
+    case 11:
+      MPI_Ireduce_scatter_block(from, call->got, call->counts[0], MPI_INT64_T, MPI_SUM, comm,
+                                &call->request);
+      break;
+    case 12:
+      MPI_Reduce_scatter_block(from, call->got, call->counts[0], MPI_INT64_T, MPI_SUM, comm);
+      break;
+    case 13:
+      MPI_Iallgather(own, part, MPI_INT64_T, call->got, part, MPI_INT64_T, comm, &call->request);
+      break;
+    default:
+      MPI_Allgather(own, part, MPI_INT64_T, call->got, part, MPI_INT64_T, comm);
   }
 }
 
 static void check(const struct call* call, int round) {
+  if (is_scatter(call)) {
+    const int first = first_of(call, rank);
+    for (int i = 0; i < call->counts[rank]; ++i) {
+      int64_t sum = 0;
+      for (int r = 0; r < size; ++r) sum += number(call, r, first + i);
+      must(call->got[i] == sum, "a part of a sum", round);
+    }
+    return;
+  }
+  if (is_gather(call)) {
+    for (int r = 0; r < size; ++r)
+      for (int i = first_of(call, r); i < first_of(call, r) + call->counts[r]; ++i)
+        must(call->got[i] == number(call, r, i), "what all have gathered", round);
+    return;
+  }
   for (int i = 0; i < call->count; ++i) {
     int64_t sum = 0;
     for (int r = 0; r < size; ++r) sum += number(call, r, i);
@@ -126,6 +182,7 @@ int main(int argc, char** argv) {
   if (most < 40) return 2;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size > kMostRanks) return 2;
   struct call calls[kMost];
   for (int i = 0; i < kMost; ++i) {
     calls[i].mine = malloc((size_t)most * 8 + 8);
@@ -138,9 +195,10 @@ int main(int argc, char** argv) {
     const int num = 1 + (int)(next_number() % kMost);
     for (int i = 0; i < num; ++i) {
       struct call* call = &calls[i];
-      call->what = (int)(next_number() % 9);
+      call->what = (int)(next_number() % 15);
       // The group of the second and later communicators is made in the background.
-      if (round % 10 == 3 && i == 0) call->what = (int)(next_number() % 5);
+      static const int nonblocking[] = {0, 1, 2, 3, 4, 9, 11, 13};
+      if (round % 10 == 3 && i == 0) call->what = nonblocking[next_number() % 8];
       call->count = (int)(next_number() % (uint64_t)(next_number() % 5 == 0 ? most : 40));
       call->root = (int)(next_number() % (uint64_t)size);
       call->in_place = (int)(next_number() % 2);

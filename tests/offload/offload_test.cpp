@@ -24,7 +24,8 @@ namespace {
 const std::string kRun = std::getenv("WEFTRUN"), kSwitch = std::getenv("WEFT_SWITCH"),
                   kProbe = std::getenv("PROBE"), kBackground = std::getenv("BACKGROUND"),
                   kSurvive = std::getenv("SURVIVE"), kShrunken = std::getenv("SHRUNKEN"),
-                  kNumbers = std::getenv("NUMBERS");
+                  kNumbers = std::getenv("NUMBERS"), kRefused = std::getenv("REFUSED"),
+                  kShares = std::getenv("SHARES");
 
 struct SwitchProcess {
   explicit SwitchProcess(std::vector<std::string> options) {
@@ -306,6 +307,61 @@ TEST_CASE("nonblocking and persistent calls go through switches, among blocking 
   }
 }
 
+TEST_CASE("calls of every kind through switches that lose, double and reorder packets") {
+  World world({3, 2, 2, 2, 1}, "10");
+  auto run = world.start("socket", {"11", "40", "3000"}, "info", "60000", {}, kBackground);
+  hash_of(*run);
+  CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+  CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* of them again")));
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("what no switch computes is said once a communicator") {
+  World world({3, 2, 1, 1, 0});
+  for (const std::string when : {"force", "auto"})
+    for (const std::string log : {"warn", "info"}) {
+      INFO(when << ", " << log);
+      auto run = world.start("node", {}, log, "30000", {{"WEFT_OFFLOAD_WHEN", when}}, kRefused);
+      const int code = run->wait(110'000);
+      const std::string said = run->err();
+      INFO(said);
+      REQUIRE(code == 0);
+      CHECK(run->out() == "as expected\n");
+      // Who leaves the choice to Weft sees it in the log alone.
+      const int times = when == "force" || log == "info" ? 2 : 0;
+      CHECK(count_of(said, "by an operation of the program stay with the hosts") == times);
+      CHECK(count_of(said, "of elements of 16 bytes by sum stay with the hosts") == times);
+      CHECK(count_of(said, "of complex numbers by prod stay with the hosts") == times);
+      CHECK(count_of(said, "stay with the hosts") == 3 * times);
+    }
+}
+
+TEST_CASE("auto tries parts of sums, gathering and broadcasts, but not long ones") {
+  World world({4, 1, 1, 1, 0});
+  for (const std::string what : {"allgather", "reduce_scatter", "bcast", "reduce"})
+    for (const std::string bytes : {"64", "1000000"}) {
+      INFO(what << " of " << bytes << " bytes");
+      auto run = world.start("node", {what, "30", bytes}, "info", "30000",
+                             {{"WEFT_OFFLOAD_WHEN", "auto"}, {"WEFT_STATS", "1"}}, kShares);
+      const int code = run->wait(110'000);
+      const std::string said = run->err();
+      INFO(said);
+      REQUIRE(code == 0);
+      CHECK(run->out() == "as expected\n");
+      // Half of the first eight.
+      const std::regex tried(what + " +switch +([0-9]+) calls");
+      std::smatch found;
+      const bool is_tried = std::regex_search(said, found, tried);
+      CHECK(is_tried == (bytes == "64"));
+      if (is_tried) CHECK(std::atoi(found[1].str().c_str()) >= 4);
+    }
+}
+
 TEST_CASE("floats as integers, and what WEFT_STATS counts") {
   World world({3, 2, 1, 2, 1});
   auto run = world.start("node", {"8", "80", "20000"}, "info", "30000",
@@ -454,7 +510,7 @@ TEST_CASE("a job that has lost processes goes on through the switch") {
   CHECK(run->out() == "as expected\n");
   CHECK_FALSE(has(err, "stays with the hosts"));
   // Of the whole job and of the shrunken ones, by the leaders of all nodes.
-  const std::regex many("[1-9][0-9]+ operations by the switch, [0-9]+ fetched [a-z ]+, 0 by hosts");
+  const std::regex many("[2-9][0-9]+ operations by the switch, [0-9]+ fetched [a-z ]+, 0 by hosts");
   CHECK(std::distance(std::sregex_iterator(err.begin(), err.end(), many), {}) == 3 * 3);
 }
 

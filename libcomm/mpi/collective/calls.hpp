@@ -13,7 +13,7 @@ struct BarrierCall {
   int check(Comm&) { return MPI_SUCCESS; }
   int prepare(Comm&) { return MPI_SUCCESS; }
   Status run(coll::Team& team) { return coll::barrier(team); }
-  Switched through(const coll::Team&) { return switched_barrier(); }
+  Switched through(const coll::Team&) { return offload::barrier_call(); }
   void build(Schedule& schedule) {
     if (schedule.size() == 1) return;
     schedule.add_steps(nullptr, nullptr, nullptr, coll::write_barrier_steps);
@@ -46,8 +46,8 @@ struct BcastCall {
     return code;
   }
   Status run(coll::Team& team) { return coll::bcast(team, piece.data(), piece.bytes(), root); }
-  Switched through(const coll::Team& team) {
-    return switched_bcast(team, piece.data(), piece.bytes(), root);
+  Switched through(const coll::Team&) {
+    return offload::bcast_call(piece.data(), piece.bytes(), is_root);
   }
   void build(Schedule& schedule) {
     if (schedule.size() == 1 || piece.bytes() == 0) return;
@@ -126,6 +126,11 @@ struct GatherCall {
     const void* from = in_place ? nullptr : not_null(send.data());
     if (root == -1) return coll::allgather(team, from, receive.data(), block());
     return coll::gather(team, from, receive.data(), block(), root);
+  }
+  Switched through(const coll::Team& team) {
+    if (root != -1) return {};  // only what all get is an allreduce
+    return offload::allgather_call(in_place ? nullptr : send.data(), receive.data(), block(), rank,
+                                   team.size());
   }
   void build(Schedule& schedule) {
     const std::size_t bytes = block();

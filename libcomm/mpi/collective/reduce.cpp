@@ -141,12 +141,12 @@ struct ReduceCall {
   }
   Switched through(const coll::Team&) requires(shape == Shape::allreduce ||
                                                shape == Shape::reduce) {
-    return {in_place ? receive.data() : send.data(),
-            receives ? receive.data() : nullptr,
-            static_cast<std::size_t>(count),
-            op.reduction(),
-            shape == Shape::allreduce,
-            shape == Shape::allreduce ? coll::Collective::allreduce : coll::Collective::reduce};
+    const void* input = in_place ? receive.data() : send.data();
+    const auto n = static_cast<std::size_t>(count);
+    if constexpr (shape == Shape::allreduce)
+      return offload::allreduce_call(input, receive.data(), n, op.reduction());
+    else
+      return offload::reduce_call(input, receives ? receive.data() : nullptr, n, op.reduction());
   }
   void build(Schedule& schedule) {
     const coll::Reduction& reduction = op.reduction();
@@ -240,6 +240,10 @@ struct ReduceScatterCall {
       return coll::reduce_scatter(team, in_place ? nullptr : not_null(send.data()), receive.data(),
                                   elements.data(), op.reduction());
     return coll::reduce_scatter(team, send.data(), receive.data(), elements.data(), op.reduction());
+  }
+  Switched through(const coll::Team& team) {
+    return offload::reduce_scatter_call(send.data(), receive.data(), elements.data(), rank,
+                                        team.size(), op.reduction());
   }
   void build(Schedule& schedule) {
     const coll::Reduction& reduction = op.reduction();

@@ -8,7 +8,7 @@
 
 namespace weft::mpi {
 
-using Switched = offload::Background::Call;
+using Switched = offload::Call;
 using SwitchedPtr = std::unique_ptr<offload::Background>;
 
 // Takes the call's turn among those of the team. Null: the call is not for the switches.
@@ -17,8 +17,5 @@ SwitchedPtr make_switched(coll::Team& team, const Switched& call, coll::Team::Ca
 // error; `over`: `code` is how the call ended.
 offload::Background::Next advance_switches(offload::Background& switched, Schedule& schedule,
                                            Code& code);
-// Describe a broadcast and a barrier to the switches.
-Switched switched_bcast(const coll::Team& team, void* data, std::size_t bytes, int root) noexcept;
-Switched switched_barrier() noexcept;
 
 }  // namespace weft::mpi

@@ -40,7 +40,7 @@ struct Reduction {
   void* argument = nullptr;
   std::size_t element_bytes = 1;
   bool commutative = true;  // associative always, up to rounding
-  // The element type and operation for switches that compute; none: no switch can do it.
+  // For switches that compute, where element_bytes may be those of several; none: no switch can.
   innet::Element element = innet::Element::none;
   innet::Operation operation = innet::Operation::none;
 };

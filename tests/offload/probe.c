@@ -18,10 +18,19 @@ static uint64_t next_number(void) {
   return z ^ (z >> 31);
 }
 
-static int is_float(MPI_Datatype type) { return type == MPI_FLOAT || type == MPI_DOUBLE; }
+// Complex numbers are two of these.
+static MPI_Datatype part_of(MPI_Datatype type) {
+  if (type == MPI_C_FLOAT_COMPLEX || type == MPI_CXX_FLOAT_COMPLEX) return MPI_FLOAT;
+  return type == MPI_C_DOUBLE_COMPLEX || type == MPI_DOUBLE_COMPLEX ? MPI_DOUBLE : type;
+}
+static int is_float(MPI_Datatype type) {
+  return part_of(type) == MPI_FLOAT || part_of(type) == MPI_DOUBLE;
+}
 
 static void fill(char* data, int count, MPI_Datatype type, uint64_t seed) {
   int size;
+  if (part_of(type) != type) count *= 2;
+  type = part_of(type);
   MPI_Type_size(type, &size);
   MPI_Aint lb, extent;
   MPI_Type_get_extent(type, &lb, &extent);
@@ -67,9 +76,12 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const MPI_Datatype types[] = {
-      MPI_INT8_T,    MPI_UINT8_T,    MPI_INT16_T,  MPI_UINT16_T, MPI_INT32_T,  MPI_UINT32_T,
-      MPI_INT64_T,   MPI_UINT64_T,   MPI_FLOAT,    MPI_DOUBLE,   MPI_DOUBLE,   MPI_DOUBLE,
-      MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_LONG_INT, MPI_2INT,     MPI_SHORT_INT};
+      MPI_INT8_T,        MPI_UINT8_T,         MPI_INT16_T,          MPI_UINT16_T,
+      MPI_INT32_T,       MPI_UINT32_T,        MPI_INT64_T,          MPI_UINT64_T,
+      MPI_FLOAT,         MPI_DOUBLE,          MPI_DOUBLE,           MPI_DOUBLE,
+      MPI_FLOAT_INT,     MPI_DOUBLE_INT,      MPI_LONG_INT,         MPI_2INT,
+      MPI_SHORT_INT,     MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX, MPI_CXX_FLOAT_COMPLEX,
+      MPI_DOUBLE_COMPLEX};
   const MPI_Op arithmetic[] = {MPI_SUM, MPI_PROD, MPI_MAX, MPI_MIN};
   const MPI_Op logical[] = {MPI_LAND, MPI_BAND, MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR};
   const MPI_Op located[] = {MPI_MINLOC, MPI_MAXLOC};
@@ -84,9 +96,10 @@ int main(int argc, char** argv) {
     if (round % 50 == 25) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     const int which = (int)(next_number() % (sizeof types / sizeof *types));
     const MPI_Datatype type = types[which];
-    const int pairs = which >= 12;
+    const int pairs = which >= 12 && which < 17;
     const uint64_t chosen = next_number();
     const MPI_Op op = pairs                               ? located[chosen % 2]
+                      : part_of(type) != type             ? MPI_SUM
                       : is_float(type) || chosen % 2 == 0 ? arithmetic[chosen / 2 % 4]
                                                           : logical[chosen / 2 % 6];
     MPI_Aint lb, extent;
@@ -113,9 +126,11 @@ int main(int argc, char** argv) {
     if (!near_only) {
       wrong = memcmp(got, expected, (size_t)count * (size_t)extent) != 0;
     } else {
-      for (int i = 0; i < count; ++i) {
+      const int is_narrow = part_of(type) == MPI_FLOAT;
+      const int numbers = part_of(type) != type ? 2 * count : count;
+      for (int i = 0; i < numbers; ++i) {
         double a, b, scale = 0;
-        if (type == MPI_FLOAT) {
+        if (is_narrow) {
           a = ((float*)got)[i];
           b = ((float*)expected)[i];
         } else {
@@ -124,8 +139,8 @@ int main(int argc, char** argv) {
         }
         // The error of a sum is of the size of its largest parts.
         scale = op == MPI_SUM ? 1e10 : fabs(b);
-        wrong = wrong || !(fabs(a - b) <= scale * (type == MPI_FLOAT ? 1e-5 : 1e-12) ||
-                           (isinf(a) && a == b));
+        wrong =
+            wrong || !(fabs(a - b) <= scale * (is_narrow ? 1e-5 : 1e-12) || (isinf(a) && a == b));
       }
     }
     if (wrong) {

@@ -98,9 +98,12 @@ innet::Element switch_element(Basic basic) noexcept {
       return Element::i64;
     case Basic::u64:
       return Element::u64;
+    // Complex numbers are two, which sums add up one by one.
     case Basic::f32:
+    case Basic::c32:
       return Element::f32;
     case Basic::f64:
+    case Basic::c64:
       return Element::f64;
     case Basic::float_int:
       return Element::float_int;

@@ -48,8 +48,12 @@ std::string offload_text(const Settings& settings) {
     return text + fmt::format("  not usable: the switch {} does not answer within {} ms\n", name,
                               timeout_ms);
   const innet::Capabilities& can = link.enrolment().can();
-  text += fmt::format("  the switch {}: {} bytes a packet, room for {} groups and {} slots\n", name,
-                      can.payload_bytes, can.free_groups, can.free_slots);
+  text += fmt::format(
+      "  the switch {}: {} bytes a packet, {} children a group, room for {} of {} groups and {} of "
+      "{} "
+      "slots\n",
+      name, can.payload_bytes, can.max_children, can.free_groups, can.groups, can.free_slots,
+      can.slots);
   text +=
       fmt::format("  types:{}\n", list(
                                       can.elements, innet::kNumElements,
@@ -68,7 +72,8 @@ std::string offload_text(const Settings& settings) {
     text += "  hosts add floats: it has no type `fixed` (WEFT_OFFLOAD_FLOAT=fixed wants it)\n";
   for (const auto& spine : can.spines)
     text += fmt::format("  the spine {}: {}\n", innet::text(spine.address),
-                        spine.answers ? fmt::format("room for {} groups", spine.free_groups)
+                        spine.answers ? fmt::format("{} children a group, room for {} groups",
+                                                    spine.max_children, spine.free_groups)
                                       : std::string("does not answer"));
   return text;
 }

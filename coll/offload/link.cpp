@@ -1,7 +1,6 @@
 #include "coll/offload/link.hpp"
 
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/os/thread.hpp"
 #include "base/wait.hpp"
+#include "coll/switch/socket_address.hpp"
 
 namespace weft::offload {
 
@@ -30,21 +30,6 @@ constexpr int kSeekMs = 100;
 constexpr std::uint64_t kSeekEveryNs = 500'000'000;
 // The period while an operation is left to the thread, whose packets may have to be repeated.
 constexpr int kAloneMs = 1;
-
-sockaddr_in raw(const Address& address) noexcept {
-  sockaddr_in raw{};
-  raw.sin_family = AF_INET;
-  raw.sin_port = htons(address.port);
-  raw.sin_addr.s_addr = htonl(address.ipv4);
-  return raw;
-}
-
-Address own_address(int fd) noexcept {
-  sockaddr_in own{};
-  socklen_t length = sizeof own;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
-  return {ntohl(own.sin_addr.s_addr), ntohs(own.sin_port)};
-}
 
 }  // namespace
 
@@ -63,13 +48,15 @@ Status Link::open(const Address& tor) {
   port_ = open_port(tor, opened);
   if (port_ == nullptr) return opened;
   log_line(LogLevel::info, -1, "offload: {} leads to the switch {}", port_->kind(), text(tor));
-  control_fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const Address own = port_->own();
+  family_ = family_of(own);
+  control_fd_ = socket(family_, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (control_fd_ < 0 || wake_fd_ < 0)
     return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
   // Other leaders are reached by the interface that leads to the switch.
-  const sockaddr_in own = raw({port_->ipv4(), 0});
-  if (bind(control_fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
+  const SocketAddress raw = to_socket(own, family_);
+  if (bind(control_fd_, &raw.any, raw.bytes) != 0)
     return {Code::no_memory, fmt::format("cannot bind a UDP socket: {}", std::strerror(errno))};
   own_ = own_address(control_fd_);
   stats_.open("offload", "switch " + text(tor));
@@ -287,9 +274,9 @@ void Link::to_switch(std::span<const std::byte> packet) {
 }
 
 void Link::to_leader(int leader, std::span<const std::byte> packet) {
-  const sockaddr_in to = raw(leaders_[static_cast<std::size_t>(leader)]);
-  (void)!sendto(control_fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  const SocketAddress to = to_socket(leaders_[static_cast<std::size_t>(leader)], family_);
+  (void)!sendto(control_fd_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
+                to.bytes);
 }
 
 void Link::serve() {
@@ -330,12 +317,11 @@ void Link::serve() {
 void Link::read_control() {
   std::byte packet[kMaxPacketBytes + 1];
   for (int i = 0; i < kMostReads; ++i) {
-    sockaddr_in from{};
-    socklen_t length = sizeof from;
-    const ssize_t bytes = recvfrom(control_fd_, packet, sizeof packet, MSG_DONTWAIT,
-                                   reinterpret_cast<sockaddr*>(&from), &length);
+    SocketAddress from;
+    const ssize_t bytes =
+        recvfrom(control_fd_, packet, sizeof packet, MSG_DONTWAIT, &from.any, &from.bytes);
     if (bytes < 0) return;
-    const Address sender{ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+    const Address sender = from_socket(from);
     const std::lock_guard lock(mutex_);
     const auto leader = std::find(leaders_.begin(), leaders_.end(), sender);
     if (leader == leaders_.end()) continue;

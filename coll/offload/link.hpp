@@ -88,6 +88,7 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
 
   std::unique_ptr<Port> port_;
   int control_fd_ = -1, wake_fd_ = -1;
+  int family_ = 0;  // of the former
   std::atomic<bool> stopping_{false};
   // Changes under mutex_; release by the thread that changes it, acquire by the other.
   std::atomic<bool> alone_{false};

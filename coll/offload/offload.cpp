@@ -70,8 +70,9 @@ bool find_location(tagged::Engine& engine, Mode mode, Location& location, std::s
   location.socket = mode == Mode::socket ? own_socket() : 0;
   const auto address = find_switch(tor, error);
   if (!address) {
-    error = tor.empty() ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT or NAME:PORT)"
-                        : fmt::format("WEFT_OFFLOAD_SWITCH: {}", error);
+    error = tor.empty()
+                ? "WEFT_OFFLOAD_SWITCH names no switch (ADDRESS:PORT, [IPV6]:PORT or NAME:PORT)"
+                : fmt::format("WEFT_OFFLOAD_SWITCH: {}", error);
     return false;
   }
   location.tor = *address;

@@ -2,13 +2,15 @@
 
 #include <fmt/core.h>
 #include <netdb.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <sstream>
 #include <utility>
+
+#include "coll/switch/socket_address.hpp"
 
 namespace weft::offload {
 
@@ -44,24 +46,35 @@ Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted) {
 std::optional<Address> find_switch(const std::string& text, std::string& error) {
   if (const auto address = innet::parse_address(text)) return address;
   const std::size_t colon = text.rfind(':');
-  error = fmt::format("\"{}\" is no ADDRESS:PORT and no NAME:PORT", text);
+  error = fmt::format("\"{}\" is no ADDRESS:PORT, [IPV6]:PORT or NAME:PORT", text);
   if (colon == 0 || colon == std::string::npos) return {};
-  // An address with this port says whether it is one.
-  const auto port = innet::parse_address("127.0.0.1" + text.substr(colon));
-  if (!port) return {};
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
   const std::string name = text.substr(0, colon);
-  if (const int failed = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); failed != 0) {
-    error = fmt::format("the switch \"{}\": {} (it needs an IPv4 address)", name,
-                        ::gai_strerror(failed));
+  // No name, but an IPv6 address without its brackets or a wrong one in them.
+  if (name.find_first_of(":[]") != name.npos) return {};
+  // An address with this port says whether it is one.
+  auto address = innet::parse_address("127.0.0.1" + text.substr(colon));
+  if (!address) return {};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* all = nullptr;
+  if (const int failed = ::getaddrinfo(name.c_str(), nullptr, &hints, &all); failed != 0) {
+    error = fmt::format("the switch \"{}\": {}", name, ::gai_strerror(failed));
     return {};
   }
-  Address address = *port;
-  address.ipv4 = ntohl(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr);
-  ::freeaddrinfo(found);
+  // All hosts take the same of several: IPv4 before IPv6, which RoCEv2 needs.
+  const addrinfo* found = all;
+  while (found != nullptr && found->ai_family != AF_INET) found = found->ai_next;
+  if (found == nullptr) found = all;
+  innet::SocketAddress raw;
+  const bool is_known = found->ai_addrlen <= sizeof raw.ipv6;
+  if (is_known) {
+    const std::uint16_t port = address->port;
+    std::memcpy(&raw.ipv6, found->ai_addr, found->ai_addrlen);
+    address = innet::from_socket(raw);
+    address->port = port;
+  }
+  ::freeaddrinfo(all);
+  if (!is_known) return {};
   return address;
 }
 
@@ -137,6 +150,11 @@ Tree grow(const std::vector<Report>& leaders, bool ordered) {
       return tree.refusal = fmt::format("the switch {} of leader {} does not answer",
                                         innet::text(leaders[i].tor), i),
              tree;
+    // A leader has one socket for the others, and takes them for who they are by their addresses.
+    if (leaders[i].tor.is_ipv6 != leaders[0].tor.is_ipv6)
+      return tree.refusal = fmt::format("the switches {} and {} have addresses of IPv4 and of IPv6",
+                                        innet::text(leaders[0].tor), innet::text(leaders[i].tor)),
+             tree;
     tors.push_back(leaders[i].tor);
   }
   const auto order = order_of_sums(tors);
@@ -160,10 +178,9 @@ Tree grow(const std::vector<Report>& leaders, bool ordered) {
     add(leader.can.elements, leader.can.operations, leader.can.payload_bytes);
   }
   if (order.size() > 1) {
-    if (order.size() > innet::kMaxChildren)
-      return tree.refusal = "more switches than a spine has children", tree;
     // The least loaded of the spines that all can reach.
     std::uint32_t most = 0;
+    std::size_t max_children = 0;
     const innet::Capabilities::Spine* chosen = nullptr;
     for (const auto& spine : leaders[0].can.spines) {
       std::uint32_t least = ~std::uint32_t{0};
@@ -174,11 +191,17 @@ Tree grow(const std::vector<Report>& leaders, bool ordered) {
         least = std::min(least, found == leader.can.spines.end() ? 0 : found->free_groups);
       }
       if (ordered && !(spine.features & innet::kFeatureOrdered)) continue;
+      max_children = std::max(max_children, std::size_t{spine.max_children});
+      if (spine.max_children < order.size()) continue;
       if (least > most) {
         most = least;
         chosen = &spine;
       }
     }
+    if (chosen == nullptr && max_children != 0 && max_children < order.size())
+      return tree.refusal = fmt::format("{} switches are more than a spine takes, {}", order.size(),
+                                        max_children),
+             tree;
     if (chosen == nullptr)
       return tree.refusal = "no spine with room answers to the switches of all nodes", tree;
     tree.spine = chosen->address;
@@ -189,9 +212,11 @@ Tree grow(const std::vector<Report>& leaders, bool ordered) {
   tree.branches.resize(leaders.size());
   tree.children.resize(leaders.size());
   for (std::size_t tor = 0; tor < order.size(); ++tor) {
-    if (order[tor].size() > innet::kMaxChildren)
-      return tree.refusal = fmt::format("more leaders than the switch {} has children",
-                                        innet::text(tors[static_cast<std::size_t>(order[tor][0])])),
+    const Report& first = leaders[static_cast<std::size_t>(order[tor][0])];
+    if (order[tor].size() > first.can.max_children)
+      return tree.refusal =
+                 fmt::format("{} leaders are more than the switch {} takes, {}", order[tor].size(),
+                             innet::text(first.tor), first.can.max_children),
              tree;
     for (std::size_t child = 0; child < order[tor].size(); ++child) {
       const auto leader = static_cast<std::size_t>(order[tor][child]);

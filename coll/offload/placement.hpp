@@ -26,8 +26,9 @@ std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode 
 // than it has children.
 Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted);
 
-// The switch of a text "ADDRESS:PORT" or "NAME:PORT", whose name is asked for. Returns nothing,
-// with the problem in `error`, if it is neither, or there is no such name.
+// The switch of a text "ADDRESS:PORT", "[IPV6]:PORT" or "NAME:PORT", whose name is asked for; of
+// its addresses an IPv4 one is taken if there is one. Returns nothing, with the problem in `error`,
+// if it is none of these, or there is no such name.
 std::optional<innet::Address> find_switch(const std::string& text, std::string& error);
 
 // Returns true if the setting that names the switch is the path of a placement file.

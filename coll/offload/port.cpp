@@ -16,6 +16,7 @@
 
 #include "base/log.hpp"
 #include "coll/switch/roce.hpp"
+#include "coll/switch/socket_address.hpp"
 
 namespace weft::offload {
 
@@ -28,8 +29,8 @@ constexpr int kSocketBytes = 1 << 20;
 
 class Socket {
  public:
-  Socket(int type, int protocol)
-      : fd_(socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)) {}
+  Socket(int family, int type, int protocol)
+      : family_(family), fd_(socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)) {}
   ~Socket() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -37,33 +38,27 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   operator int() const noexcept { return fd_; }
   bool connect(const Address& to) const noexcept {
-    const sockaddr_in raw = address(to.ipv4, to.port);
-    return ::connect(fd_, reinterpret_cast<const sockaddr*>(&raw), sizeof raw) == 0;
+    const SocketAddress raw = to_socket(to, family_);
+    return ::connect(fd_, &raw.any, raw.bytes) == 0;
   }
-  bool bind(std::uint32_t ipv4, std::uint16_t port) const noexcept {
-    const sockaddr_in raw = address(ipv4, port);
-    return ::bind(fd_, reinterpret_cast<const sockaddr*>(&raw), sizeof raw) == 0;
+  bool bind(const Address& own) const noexcept {
+    const SocketAddress raw = to_socket(own, family_);
+    return ::bind(fd_, &raw.any, raw.bytes) == 0;
   }
-  std::uint32_t own_ipv4() const noexcept {
-    sockaddr_in own{};
-    socklen_t length = sizeof own;
-    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &length) != 0) return 0;
-    return ntohl(own.sin_addr.s_addr);
+  // Without its port.
+  Address own() const noexcept {
+    Address own = own_address(fd_);
+    own.port = 0;
+    return own;
   }
 
  private:
-  static sockaddr_in address(std::uint32_t ipv4, std::uint16_t port) noexcept {
-    sockaddr_in raw{};
-    raw.sin_family = AF_INET;
-    raw.sin_port = htons(port);
-    raw.sin_addr.s_addr = htonl(ipv4);
-    return raw;
-  }
-  int fd_;
+  int family_, fd_;
 };
 
 class UdpPort final : public Port {
  public:
+  explicit UdpPort(const Address& tor) : socket_(family_of(tor), SOCK_DGRAM, 0) {}
   Status open(const Address& tor) {
     if (socket_ < 0)
       return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
@@ -82,17 +77,18 @@ class UdpPort final : public Port {
     return recv(socket_, room, kMaxPacketBytes + 1, MSG_DONTWAIT);
   }
   int descriptor() const noexcept override { return socket_; }
-  std::uint32_t ipv4() const noexcept override { return socket_.own_ipv4(); }
+  Address own() const noexcept override { return socket_.own(); }
   HostPort host_port() const override { return {}; }
   std::string kind() const override { return "UDP"; }
 
  private:
-  Socket socket_{SOCK_DGRAM, 0};
+  Socket socket_;
 };
 
 // A queue pair made by this process: RoCEv2 in a raw IPv4 socket, with a random number.
 class RawPort final : public Port {
  public:
+  explicit RawPort(const Address&) {}
   Status open(const Address& tor) {
     if (socket_ < 0)
       return {
@@ -100,11 +96,11 @@ class RawPort final : public Port {
           fmt::format("no raw socket for RoCEv2 to be had: {}; it takes CAP_NET_RAW (a switch at "
                       "another port than 4791 is reached by UDP)",
                       std::strerror(errno))};
-    const Socket way(SOCK_DGRAM, 0);
-    if (way < 0 || !way.connect(tor) || !socket_.bind(way.own_ipv4(), 0) || !socket_.connect(tor))
+    const Socket way(AF_INET, SOCK_DGRAM, 0);
+    if (way < 0 || !way.connect(tor) || !socket_.bind(way.own()) || !socket_.connect(tor))
       return {Code::not_found,
               fmt::format("no route to the switch {}: {}", text(tor), std::strerror(errno))};
-    header_.from_ipv4 = way.own_ipv4();
+    header_.from_ipv4 = way.own().ipv4;
     header_.to_ipv4 = tor.ipv4;
     std::random_device random;
     header_.from_queue_pair = 0x800000 | (random() & 0x7fffff);
@@ -129,7 +125,7 @@ class RawPort final : public Port {
     // Binds the port so that the kernel does not report it to the switch as unreachable; another
     // process, or a device, may have it already.
     (void)setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    (void)listener_.bind(header_.from_ipv4, kRocePort);
+    (void)listener_.bind({header_.from_ipv4, kRocePort});
     return {};
   }
   void send(std::span<const std::byte> packet) noexcept override {
@@ -153,7 +149,7 @@ class RawPort final : public Port {
     return static_cast<long>(packet->payload.size());
   }
   int descriptor() const noexcept override { return socket_; }
-  std::uint32_t ipv4() const noexcept override { return header_.from_ipv4; }
+  Address own() const noexcept override { return {header_.from_ipv4}; }
   HostPort host_port() const override {
     HostPort port;
     port.mac = mac_of(header_.from_ipv4);
@@ -168,15 +164,15 @@ class RawPort final : public Port {
   std::string kind() const override { return "a raw socket"; }
 
  private:
-  Socket socket_{SOCK_RAW, IPPROTO_UDP};
-  Socket listener_{SOCK_DGRAM, 0};
+  Socket socket_{AF_INET, SOCK_RAW, IPPROTO_UDP};
+  Socket listener_{AF_INET, SOCK_DGRAM, 0};
   RoceHeader header_;
   std::atomic<std::uint32_t> sequence_{0};
 };
 
 template <class T>
 std::unique_ptr<Port> make(const Address& tor, Status& status) {
-  auto port = std::make_unique<T>();
+  auto port = std::make_unique<T>(tor);
   status = port->open(tor);
   if (!status) return nullptr;
   return port;
@@ -210,9 +206,15 @@ std::array<std::uint8_t, 6> mac_of(std::uint32_t ipv4) {
 
 std::unique_ptr<Port> open_port(const Address& tor, Status& status) {
   if (tor.port != kRocePort) return make<UdpPort>(tor, status);
+  if (tor.is_ipv6) {
+    status = {Code::unsupported,
+              fmt::format("the switch {}: RoCEv2, which port {} means, is spoken over IPv4 alone",
+                          text(tor), kRocePort)};
+    return nullptr;
+  }
 #ifdef WEFT_HAVE_VERBS
-  if (const Socket way(SOCK_DGRAM, 0); way >= 0 && way.connect(tor)) {
-    if (auto port = open_verbs_port(way.own_ipv4(), tor, status)) return port;
+  if (const Socket way(AF_INET, SOCK_DGRAM, 0); way >= 0 && way.connect(tor)) {
+    if (auto port = open_verbs_port(way.own().ipv4, tor, status)) return port;
     log_line(LogLevel::info, -1, "offload: no queue pair: {}", status.text());
   }
 #endif

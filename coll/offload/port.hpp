@@ -25,8 +25,8 @@ class Port {
   virtual long receive(std::byte* room) noexcept = 0;
   // Readable when a packet is there.
   virtual int descriptor() const noexcept = 0;
-  // This side's IPv4 address on the route to the switch.
-  virtual std::uint32_t ipv4() const noexcept = 0;
+  // This side's address on the route to the switch; its port is 0.
+  virtual innet::Address own() const noexcept = 0;
   // This port, as a query reports it.
   virtual innet::HostPort host_port() const = 0;
   // The kind of port, for messages to users.

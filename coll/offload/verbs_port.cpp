@@ -19,7 +19,7 @@ class VerbsPort final : public Port {
   void send(std::span<const std::byte> packet) noexcept override { datagrams_->send(packet); }
   long receive(std::byte* room) noexcept override { return datagrams_->receive(room); }
   int descriptor() const noexcept override { return datagrams_->descriptor(); }
-  std::uint32_t ipv4() const noexcept override { return ipv4_; }
+  Address own() const noexcept override { return {ipv4_}; }
   HostPort host_port() const override {
     HostPort port;
     port.mac = mac_of(ipv4_);

@@ -43,6 +43,7 @@ struct AggregatorOptions {
   std::uint32_t slots_per_job = 16384;  // a job's quota
   std::uint16_t payload_bytes = kMaxPayloadBytes;
   std::uint16_t max_window = 256;
+  std::uint16_t max_children = kMaxChildren;              // of a group; no more
   std::uint32_t elements = (1u << kNumElements) - 2;      // bit n: Element n
   std::uint32_t operations = (1u << kNumOperations) - 2;  // bit n: Operation n
   std::uint8_t features = kFeatureOrdered;

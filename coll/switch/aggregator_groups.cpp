@@ -44,7 +44,9 @@ void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64
   body.elements = options_.elements;
   body.operations = options_.operations;
   body.payload_bytes = options_.payload_bytes;
-  body.max_children = kMaxChildren;
+  body.max_children = options_.max_children;
+  body.groups = options_.max_groups;
+  body.slots = options_.max_slots;
   body.free_groups = options_.max_groups - static_cast<std::uint32_t>(groups_.size());
   body.free_slots = options_.max_slots - used_slots_;
   body.spines = spines_;
@@ -65,6 +67,7 @@ void Aggregator::on_query_reply(const Address& from, const Packet& packet, std::
     spine.elements = body->elements;
     spine.operations = body->operations;
     spine.payload_bytes = body->payload_bytes;
+    spine.max_children = body->max_children;
     spine.free_groups = body->free_groups;
     spine.features = body->features;
     return;
@@ -74,7 +77,8 @@ void Aggregator::on_query_reply(const Address& from, const Packet& packet, std::
 
 Answer Aggregator::make_group(const Header& header, const Branch& branch) {
   if (branch.ordered && !(options_.features & kFeatureOrdered)) return Answer::unsupported;
-  if (branch.payload_bytes > options_.payload_bytes) return Answer::unsupported;
+  if (branch.payload_bytes > options_.payload_bytes || branch.num_children > options_.max_children)
+    return Answer::unsupported;
   if (branch.has_parent && std::find(options_.spines.begin(), options_.spines.end(),
                                      branch.parent) == options_.spines.end())
     return Answer::unsupported;
@@ -234,13 +238,14 @@ void Aggregator::expire(std::uint64_t now_ns) {
 std::string Aggregator::status_text() const {
   const Counters& c = counters_;
   return fmt::format(
-      "role {}\ngroups {} of {}\nslots {} of {}\npayload_bytes {}\npackets {}\nqueries {}\n"
+      "role {}\ngroups {} of {}\nslots {} of {}\nchildren {} a group\npayload_bytes {}\npackets "
+      "{}\nqueries {}\n"
       "contributions {}\nduplicates {}\ncompleted {}\nresults_sent {}\nstale {}\nrefused {}\n"
       "forged {}\nmalformed {}\nexpired_groups {}\n",
       options_.is_spine ? "spine" : "tor", groups_.size(), options_.max_groups, used_slots_,
-      options_.max_slots, options_.payload_bytes, c.packets, c.queries, c.contributions,
-      c.duplicates, c.completed, c.results_sent, c.stale, c.refused, c.forged, c.malformed,
-      c.expired_groups);
+      options_.max_slots, options_.max_children, options_.payload_bytes, c.packets, c.queries,
+      c.contributions, c.duplicates, c.completed, c.results_sent, c.stale, c.refused, c.forged,
+      c.malformed, c.expired_groups);
 }
 
 }  // namespace weft::innet

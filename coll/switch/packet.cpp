@@ -1,8 +1,5 @@
 #include "coll/switch/packet.hpp"
 
-#include <fmt/core.h>
-
-#include <charconv>
 #include <cstring>
 
 namespace weft::innet {
@@ -21,7 +18,8 @@ class Writer {
     to_ += count;
   }
   void address(const Address& address) noexcept {
-    number(address.ipv4);
+    const auto raw = mapped(address);
+    bytes(raw.data(), raw.size());
     number(address.port);
   }
   std::byte* place() const noexcept { return to_; }
@@ -55,7 +53,9 @@ class Reader {
   }
   Address address() noexcept {
     Address address;
-    address.ipv4 = number<std::uint32_t>();
+    std::array<std::uint8_t, 16> raw{};
+    bytes(raw.data(), raw.size());
+    set_mapped(address, raw);
     address.port = number<std::uint16_t>();
     return address;
   }
@@ -118,30 +118,6 @@ std::string_view text(Answer answer) noexcept {
       break;
   }
   return "?";
-}
-
-std::optional<Address> parse_address(std::string_view text) {
-  Address address;
-  for (int part = 0; part < 5; ++part) {
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end == text.data()) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (part == 4) {
-      if (value == 0 || value > 0xffff || !text.empty()) return std::nullopt;
-      address.port = static_cast<std::uint16_t>(value);
-      return address;
-    }
-    if (value > 255 || text.empty() || text[0] != (part == 3 ? ':' : '.')) return std::nullopt;
-    text.remove_prefix(1);
-    address.ipv4 = address.ipv4 << 8 | value;
-  }
-  return std::nullopt;
-}
-
-std::string text(const Address& address) {
-  return fmt::format("{}.{}.{}.{}:{}", address.ipv4 >> 24, address.ipv4 >> 16 & 0xff,
-                     address.ipv4 >> 8 & 0xff, address.ipv4 & 0xff, address.port);
 }
 
 std::size_t write_packet(std::span<std::byte> out, const Header& header,
@@ -210,7 +186,9 @@ std::vector<std::byte> encode(const Capabilities& body) {
   write.number(body.operations);
   write.number(body.payload_bytes);
   write.number(body.max_children);
+  write.number(body.groups);
   write.number(body.free_groups);
+  write.number(body.slots);
   write.number(body.free_slots);
   write.number(static_cast<std::uint8_t>(body.spines.size()));
   for (const auto& spine : body.spines) {
@@ -220,11 +198,12 @@ std::vector<std::byte> encode(const Capabilities& body) {
     write.number(spine.elements);
     write.number(spine.operations);
     write.number(spine.payload_bytes);
+    write.number(spine.max_children);
     write.number(spine.free_groups);
   }
   return out.take();
 }
-static_assert(23 + kMaxSpines * 22 <= kQueryBytes);
+static_assert(31 + kMaxSpines * 36 <= kQueryBytes);
 
 std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes) {
   Reader read(bytes);
@@ -235,7 +214,9 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
   body.operations = read.number<std::uint32_t>();
   body.payload_bytes = read.number<std::uint16_t>();
   body.max_children = read.number<std::uint16_t>();
+  body.groups = read.number<std::uint32_t>();
   body.free_groups = read.number<std::uint32_t>();
+  body.slots = read.number<std::uint32_t>();
   body.free_slots = read.number<std::uint32_t>();
   const auto spines = read.number<std::uint8_t>();
   if (spines > kMaxSpines || body.role > 1 || body.payload_bytes > kMaxPayloadBytes)
@@ -248,6 +229,7 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
     spine.elements = read.number<std::uint32_t>();
     spine.operations = read.number<std::uint32_t>();
     spine.payload_bytes = read.number<std::uint16_t>();
+    spine.max_children = read.number<std::uint16_t>();
     spine.free_groups = read.number<std::uint32_t>();
     if (spine.payload_bytes > kMaxPayloadBytes) return std::nullopt;
   }

@@ -8,16 +8,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "coll/switch/address.hpp"
 #include "coll/switch/numbers.hpp"
 
 namespace weft::innet {
 
 inline constexpr std::uint16_t kMagic = 0x5746;
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 40;
 inline constexpr std::size_t kMaxPayloadBytes = 1024;  // fits surely into a packet of 1500 bytes
 inline constexpr std::size_t kMaxPacketBytes = kHeaderBytes + kMaxPayloadBytes;
@@ -80,33 +80,22 @@ struct Header {
   Operation arithmetic = Operation::none;
 };
 
-// The source or destination of a packet; opaque to both state machines.
-struct Address {
-  std::uint32_t ipv4 = 0;        // host order
-  std::uint16_t port = 0;        // UDP: the port; RoCE: 4791
-  std::uint16_t ingress = 0;     // RoCE: the switch's port
-  std::uint32_t queue_pair = 0;  // RoCE: of the host
-  bool operator==(const Address&) const = default;
-};
-// Parses "127.0.0.1:9000"; nullopt if the text is not of that form.
-std::optional<Address> parse_address(std::string_view text);
-std::string text(const Address& address);
-
 // A switch's capabilities, and how much of it is free: the body of query_reply.
 struct Capabilities {
   std::uint8_t role = 0;         // 0: completes groups under it, and passes others up; 1: spine
   std::uint32_t elements = 0;    // bit n: Element n
   std::uint32_t operations = 0;  // bit n: Operation n
   std::uint16_t payload_bytes = 0;
-  std::uint16_t max_children = 0;
-  std::uint32_t free_groups = 0;
-  std::uint32_t free_slots = 0;
+  std::uint16_t max_children = 0;  // of a group; at most kMaxChildren
+  std::uint32_t groups = 0, free_groups = 0;
+  std::uint32_t slots = 0, free_slots = 0;
   std::uint8_t features = 0;
   struct Spine {
     Address address;
     bool answers = false;
     std::uint32_t elements = 0, operations = 0;
     std::uint16_t payload_bytes = 0;
+    std::uint16_t max_children = 0;
     std::uint32_t free_groups = 0;
     std::uint8_t features = 0;
     bool operator==(const Spine&) const = default;
@@ -168,6 +157,6 @@ std::optional<Branch> decode_branch(std::span<const std::byte> bytes) noexcept;
 std::optional<Grant> decode_grant(std::span<const std::byte> bytes) noexcept;
 
 // A query is as long as the longest answer, so that no one can be flooded through a switch.
-inline constexpr std::size_t kQueryBytes = 256;
+inline constexpr std::size_t kQueryBytes = 384;
 
 }  // namespace weft::innet

@@ -117,13 +117,14 @@ WEFT_SETTING(offload, "OFFLOAD", "off", choice, user,
              "off|node|socket: whether collectives go through switches that compute, with one "
              "leader for the processes of a node, or of a socket")
 WEFT_SETTING(offload_switch, "OFFLOAD_SWITCH", "", text, user,
-             "ADDRESS:PORT of the switch that this node hangs on; or the path of a file, with a "
-             "/, that says where all ranks are: lines RANK[-RANK] NODE SOCKET ADDRESS:PORT")
+             "ADDRESS:PORT, [IPV6]:PORT or NAME:PORT of the switch that this node hangs on; or the "
+             "path of a file, with a /, that says where all ranks are: lines RANK[-RANK] NODE "
+             "SOCKET SWITCH:PORT")
 WEFT_SETTING(offload_when, "OFFLOAD_WHEN", "auto", lengths, user,
-             "auto|force: auto: MPI_Allreduce and MPI_Barrier, where both ways' times say that the "
-             "switch is faster, for floating-point sums where a model says so (weft-offload "
-             "simulate); as 8-4K: for these lengths in bytes, as weft-info --tune prints them "
-             "(MPI_Barrier has 1); force: always, and MPI_Reduce and MPI_Bcast too")
+             "auto|force: auto: where both ways' times say that the switch is faster, and for "
+             "floating-point MPI_Allreduces where a model says so (weft-offload simulate); as "
+             "8-4K: MPI_Allreduces of these lengths in bytes, as weft-info --tune prints them, "
+             "and MPI_Barrier, which has 1; force: always, of any length")
 WEFT_SETTING(offload_float, "OFFLOAD_FLOAT", "ordered", choice, user,
              "ordered|arrival|fixed: how switches add floating-point numbers: in one order, so "
              "that results repeat bit for bit; as they come; float as integers, for switches that "

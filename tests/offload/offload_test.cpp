@@ -61,14 +61,16 @@ struct Shape {
 };
 
 struct World {
-  explicit World(const Shape& the_shape, const std::string& bad_luck = "0") : shape(the_shape) {
+  explicit World(const Shape& the_shape, const std::string& bad_luck = "0",
+                 const std::string& host = "127.0.0.1")
+      : shape(the_shape) {
     std::vector<std::string> up;
     for (int i = 0; i < shape.spines; ++i) {
       switches.push_back(std::make_unique<SwitchProcess>(std::vector<std::string>{
-          "--listen", "127.0.0.1:0", "--role", "spine", "--bad-luck", bad_luck}));
+          "--listen", host + ":0", "--role", "spine", "--bad-luck", bad_luck}));
       up.insert(up.end(), {"--spine", switches.back()->address});
     }
-    std::vector<std::string> tor_options{"--listen", "127.0.0.1:0", "--bad-luck", bad_luck};
+    std::vector<std::string> tor_options{"--listen", host + ":0", "--bad-luck", bad_luck};
     tor_options.insert(tor_options.end(), up.begin(), up.end());
     for (int i = 0; i < shape.tors; ++i)
       switches.push_back(std::make_unique<SwitchProcess>(tor_options));
@@ -145,6 +147,60 @@ TEST_CASE("switches and hosts compute the same bits") {
       if (mode == "node" && shape.sockets == 1 && shape.per_node == 1) break;
     }
   }
+}
+
+bool has_ipv6() {
+  std::ifstream addresses("/proc/net/if_inet6");
+  const std::string all{std::istreambuf_iterator<char>(addresses), {}};
+  return has(all, "00000000000000000000000000000001");
+}
+
+TEST_CASE("switches and leaders at IPv6 addresses, also when a switch is lost") {
+  if (!has_ipv6()) {
+    WARN("skipped: this machine has no address ::1");
+    return;
+  }
+  const std::vector<std::string> arguments{"9", "300", "3000", "1000"};
+  std::string expected;
+  {
+    World world({4, 1, 1, 2, 1});
+    auto run = world.start("node", arguments, "info", "30000");
+    expected = hash_of(*run);
+  }
+  World world({4, 1, 1, 2, 1}, "0", "[::1]");
+  CHECK(world.tor(0).address.rfind("[::1]:", 0) == 0);
+  CHECK(completed_at(world.tor(0).address) == 0);
+  Process conform({kSwitch, "conform", world.tor(0).address});
+  CHECK(conform.wait(60'000) == 0);
+  auto run = world.start("node", arguments, "info", "30000");
+  CHECK(hash_of(*run) == expected);
+  CHECK(has(run->err(), "UDP leads to the switch [::1]:"));
+  CHECK_FALSE(has(run->err(), "stays with the hosts"));
+  CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+  auto lost = world.start("node", arguments, "info");
+  REQUIRE(lost->wait_for_lines(4, 60'000));
+  world.tor(1).kill();
+  CHECK(hash_of(*lost) == expected);
+  CHECK(std::regex_search(lost->err(), std::regex(" [1-9][0-9]* by hosts")));
+}
+
+TEST_CASE("a switch at [::] is there for IPv4 too, and no group has both") {
+  if (!has_ipv6()) {
+    WARN("skipped: this machine has no address ::1");
+    return;
+  }
+  World world({3, 1, 1, 1, 0}, "0", "[::]");
+  const std::string port = world.tor(0).address.substr(4);
+  const auto run = [&](const std::string& first, const std::string& others) {
+    world.placement = std::make_unique<File>(
+        fmt::format("0 0 0 {0}{2}\n1 1 0 {1}{2}\n2 2 0 {1}{2}\n", first, others, port));
+    auto started = world.start("node", {"3", "30", "2000"}, "info", "30000");
+    hash_of(*started);
+    return started->err();
+  };
+  CHECK_FALSE(has(run("127.0.0.1", "127.0.0.1"), "stays with the hosts"));
+  CHECK_FALSE(has(run("[::1]", "[::1]"), "stays with the hosts"));
+  CHECK(has(run("127.0.0.1", "[::1]"), "have addresses of IPv4 and of IPv6"));
 }
 
 TEST_CASE("the C++ interface's sums of bfloat16 go through switches, and are the hosts'") {
@@ -526,6 +582,20 @@ TEST_CASE("a job has a quota of slots, all its communicators together") {
   CHECK(has(run->err(), "stays with the hosts: the switch " + world.tor(0).address));
 }
 
+TEST_CASE("a switch that takes fewer children says so, and the hosts compute for more") {
+  World world({4, 1, 1, 1, 0});
+  world.switches[0]->kill();
+  world.switches[0] = std::make_unique<SwitchProcess>(
+      std::vector<std::string>{"--listen", world.tor(0).address, "--children", "3"});
+  auto run = world.start("node", {"3", "20", "2000"}, "info", "30000");
+  hash_of(*run);
+  CHECK(has(run->err(), "stays with the hosts: 4 leaders are more than the switch " +
+                            world.tor(0).address + " takes, 3"));
+  Process conform({kSwitch, "conform", world.tor(0).address});
+  CHECK(conform.wait(60'000) == 0);
+  CHECK(has(conform.out(), "ok     a group of more children than it takes is refused"));
+}
+
 TEST_CASE("a switch sleeps when idle, and tells what it did") {
   World world({3, 1, 1, 1, 0});
   auto run = world.start("node", {"3", "30", "2000"}, "warn", "30000");
@@ -533,6 +603,7 @@ TEST_CASE("a switch sleeps when idle, and tells what it did") {
   Process status({kSwitch, "status", world.tor(0).address});
   REQUIRE(status.wait() == 0);
   CHECK(has(status.out(), "role tor\ngroups 0 of"));
+  CHECK(has(status.out(), "\nchildren 64 a group\n"));
   CHECK_FALSE(has(status.out(), "completed 0\n"));
   Process conform({kSwitch, "conform", world.tor(0).address});
   CHECK(conform.wait(60'000) == 0);

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "coll/switch/socket_address.hpp"
 #include "offload/network.hpp"
 
 namespace weft::testing {
@@ -454,18 +455,103 @@ TEST_CASE("sockets have one leader where a switch has children enough, else node
   }
 }
 
+TEST_CASE("addresses of both kinds survive packets and sockets") {
+  for (const char* text : {"127.0.0.1:9000", "0.0.0.0:1", "255.255.255.255:65535", "[::1]:9000",
+                           "[::]:1", "[2001:db8::ff00:42:8329]:4791", "[::10.1.2.3]:80"}) {
+    INFO(text);
+    const auto address = innet::parse_address(text);
+    REQUIRE(address);
+    CHECK(innet::text(*address) == text);
+    CHECK(innet::from_socket(innet::to_socket(*address, innet::family_of(*address))) == *address);
+    CHECK(innet::from_socket(innet::to_socket(*address, AF_INET6)) == *address);
+    innet::Branch branch;
+    branch.num_children = branch.num_siblings = 2;
+    branch.window = branch.lease_s = 1;
+    branch.payload_bytes = 64;
+    branch.has_parent = true;
+    branch.parent = *address;
+    CHECK(innet::decode_branch(innet::encode(branch)) == branch);
+    innet::Capabilities can;
+    can.max_children = 7;
+    can.groups = 100;
+    can.free_groups = 99;
+    can.slots = 1u << 31;
+    can.free_slots = 3;
+    for (int i = 0; i < innet::kMaxSpines; ++i) {
+      auto& spine = can.spines.emplace_back();
+      spine.address = *address;
+      spine.max_children = static_cast<std::uint16_t>(i + 1);
+    }
+    const auto bytes = innet::encode(can);
+    CHECK(bytes.size() <= innet::kQueryBytes);
+    CHECK(innet::decode_capabilities(bytes) == can);
+  }
+}
+
+TEST_CASE("a group has no more children than its switches say, and addresses of one kind") {
+  innet::Capabilities can;
+  can.features = innet::kFeatureOrdered;
+  can.elements = can.operations = ~0u;
+  can.payload_bytes = 64;
+  can.max_children = 4;
+  can.free_groups = 1;
+  innet::Capabilities::Spine above;
+  above.address = address(3, 0);
+  above.answers = true;
+  above.features = innet::kFeatureOrdered;
+  above.elements = above.operations = ~0u;
+  above.payload_bytes = 64;
+  above.free_groups = 1;
+  const auto refusal = [&](int leaders, int tors, std::uint16_t spine_takes) {
+    std::vector<offload::Report> reports;
+    innet::Capabilities all = can;
+    above.max_children = spine_takes;
+    all.spines = {above};
+    for (int i = 0; i < leaders; ++i) reports.push_back({address(2, i % tors), true, all});
+    return offload::grow(reports, true).refusal;
+  };
+  CHECK(refusal(4, 1, 2).empty());
+  CHECK(refusal(5, 1, 2) == "5 leaders are more than the switch 10.2.0.0:1000 takes, 4");
+  CHECK(refusal(8, 2, 2).empty());
+  CHECK(refusal(9, 2, 2) == "5 leaders are more than the switch 10.2.0.0:1000 takes, 4");
+  CHECK(refusal(9, 3, 3).empty());
+  CHECK(refusal(9, 3, 2) == "3 switches are more than a spine takes, 2");
+  const std::vector<offload::Report> mixed{{*innet::parse_address("10.0.0.1:9000"), true, can},
+                                           {*innet::parse_address("[fd00::1]:9000"), true, can}};
+  CHECK(offload::grow(mixed, true).refusal ==
+        "the switches 10.0.0.1:9000 and [fd00::1]:9000 have addresses of IPv4 and of IPv6");
+  // And a switch keeps to it.
+  Network network(3, kGood);
+  innet::AggregatorOptions options;
+  options.seed = 1;
+  options.max_children = 2;
+  Switch tor(network, address(2, 0), options);
+  Hosts two(network, std::vector<innet::Address>(2, tor.at()), true);
+  CHECK(two.enrol(1, 4).empty());
+  Hosts three(network, std::vector<innet::Address>(3, tor.at()), true);
+  three.group = 78;
+  CHECK(three.enrol(1, 4) == "3 leaders are more than the switch 10.2.0.0:1000 takes, 2");
+}
+
 TEST_CASE("a switch is given by its address or its name") {
   std::string error;
   const auto by_name = offload::find_switch("localhost:9000", error);
   REQUIRE(by_name);
   CHECK(innet::text(*by_name) == "127.0.0.1:9000");
   CHECK(offload::find_switch("10.1.2.3:80", error) == innet::parse_address("10.1.2.3:80"));
+  const auto ipv6 = offload::find_switch("[fd00:0::1]:9000", error);
+  REQUIRE(ipv6);
+  CHECK(innet::text(*ipv6) == "[fd00::1]:9000");
+  CHECK(ipv6->is_ipv6);
+  // The same address in another form.
+  CHECK(offload::find_switch("[::ffff:10.1.2.3]:80", error) == innet::parse_address("10.1.2.3:80"));
   for (const char* wrong : {"", ":", ":9000", "localhost", "localhost:", "localhost:0",
-                            "localhost:65536", "localhost:9000x", "10.1.2:3:"}) {
+                            "localhost:65536", "localhost:9000x", "10.1.2:3:", "::1:9000", "[::1]",
+                            "[::1]:0", "[::g]:9000", "[localhost]:9000"}) {
     INFO(wrong);
     error.clear();
     CHECK_FALSE(offload::find_switch(wrong, error));
-    CHECK(error == fmt::format("\"{}\" is no ADDRESS:PORT and no NAME:PORT", wrong));
+    CHECK(error == fmt::format("\"{}\" is no ADDRESS:PORT, [IPV6]:PORT or NAME:PORT", wrong));
   }
   CHECK_FALSE(offload::find_switch("no-such-name.invalid:9000", error));
   CHECK(error.find("the switch \"no-such-name.invalid\": ") == 0);

@@ -174,6 +174,13 @@ int conform(const Address& address) {
   if (!report.check("the answer can be read, and has the query's key", can && answer.key == 5))
     return 1;
   report.check("packets hold at least 16 bytes of data", can->payload_bytes >= 16);
+  report.check("groups may have 2 to 64 children, and no more is free than there is",
+               can->max_children >= 2 && can->max_children <= kMaxChildren &&
+                   can->free_groups <= can->groups && can->free_slots <= can->slots);
+  if (can->max_children < kHosts) {
+    report.skip("groups", "it takes fewer than the three hosts that this is");
+    return report.result();
+  }
 
   Branch branch;
   branch.job = players.group_;
@@ -182,6 +189,14 @@ int conform(const Address& address) {
   branch.window = 4;
   branch.payload_bytes = can->payload_bytes;
   branch.lease_s = 5;
+  if (can->max_children < kMaxChildren) {
+    Branch larger = branch;
+    larger.num_children = static_cast<std::uint8_t>(can->max_children + 1);
+    report.check("a group of more children than it takes is refused",
+                 players.ask(0, players.header(Kind::notify, 0), encode(larger), Kind::notify_reply,
+                             &answer) &&
+                     answer.answer == Answer::unsupported);
+  }
   const Bytes notify = encode(branch);
   bool pending = true, made = true;
   for (int child = 0; child < kHosts; ++child) {

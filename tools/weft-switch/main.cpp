@@ -98,18 +98,19 @@ int serve(const ServeOptions& options) {
   // parse_address has no port 0, which here means any.
   const bool any = options.listen.ends_with(":0");
   auto own = parse_address(any ? options.listen + "1" : options.listen);
-  if (!own) return fail("\"" + options.listen + "\" is no ADDRESS:PORT");
+  if (!own) return fail("\"" + options.listen + "\" is no ADDRESS:PORT or [IPV6]:PORT");
   if (any) own->port = 0;
   AggregatorOptions core = options.core;
   core.is_spine = options.role == "spine";
   if (core.is_spine && !options.spines.empty()) return fail("a spine has no spines above it");
   for (const std::string& text : options.spines) {
     const auto spine = parse_address(text);
-    if (!spine) return fail("\"" + text + "\" is no ADDRESS:PORT");
+    if (!spine) return fail("\"" + text + "\" is no ADDRESS:PORT or [IPV6]:PORT");
     core.spines.push_back(*spine);
   }
   if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
   if (!options.interfaces.empty() || !options.trunks.empty()) {
+    if (own->is_ipv6) return fail("RoCEv2 is spoken over IPv4 alone: --listen ADDRESS:4791");
     if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
     core.features |= kFeatureRoce;
     if (!core.spines.empty() && options.trunks.empty())
@@ -137,7 +138,7 @@ int serve(const ServeOptions& options) {
 
 int status(const std::string& address) {
   const auto to = parse_address(address);
-  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT or [IPV6]:PORT");
   Status opened;
   const auto port = offload::open_port(*to, opened);
   if (!opened) return fail(opened.text());
@@ -175,7 +176,8 @@ int main(int argc, char** argv) {
   ServeOptions options;
   auto& serve_command = app.command(
       "serve", "be a switch at a UDP address, or between Ethernet interfaces, until killed");
-  serve_command.option("--listen", options.listen, "ADDRESS:PORT; port 0: any, printed")
+  serve_command
+      .option("--listen", options.listen, "ADDRESS:PORT or [IPV6]:PORT; port 0: any, printed")
       .shows_default();
   serve_command.option("--interface", options.interfaces,
                        "an Ethernet interface to forward frames from and to, and take RoCEv2 "
@@ -198,6 +200,9 @@ int main(int argc, char** argv) {
       .range(16, static_cast<int>(kMaxPayloadBytes))
       .shows_default();
   serve_command.option("--groups", options.core.max_groups, "groups at the same time")
+      .shows_default();
+  serve_command.option("--children", options.core.max_children, "leaders or switches of a group")
+      .range(2, kMaxChildren)
       .shows_default();
   serve_command.option("--slots", options.core.max_slots, "packets under way, of all groups")
       .shows_default();
@@ -236,6 +241,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   const auto to = parse_address(address);
-  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT");
+  if (!to) return fail("\"" + address + "\" is no ADDRESS:PORT or [IPV6]:PORT");
   return conform(*to);
 }

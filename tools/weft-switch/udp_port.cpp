@@ -8,20 +8,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "coll/switch/socket_address.hpp"
+
 namespace weft::innet {
 namespace {
 
 constexpr int kBatch = 32;
 // Room for the packets of many hosts that arrive while this process does not run.
 constexpr int kSocketBytes = 4 << 20;
-
-sockaddr_in raw(const Address& address) noexcept {
-  sockaddr_in raw{};
-  raw.sin_family = AF_INET;
-  raw.sin_port = htons(address.port);
-  raw.sin_addr.s_addr = htonl(address.ipv4);
-  return raw;
-}
 
 }  // namespace
 
@@ -30,30 +24,28 @@ UdpPort::~UdpPort() {
 }
 
 Status UdpPort::open(const Address& address) {
-  fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  family_ = family_of(address);
+  fd_ = socket(family_, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0)
     return {Code::no_memory, fmt::format("no UDP socket to be had: {}", std::strerror(errno))};
   (void)setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kSocketBytes, sizeof kSocketBytes);
-  const sockaddr_in own = raw(address);
-  if (bind(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
+  // At [::] a switch is there for IPv4 too.
+  const int off = 0;
+  if (address.is_ipv6) (void)setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  const SocketAddress own = to_socket(address, family_);
+  if (bind(fd_, &own.any, own.bytes) != 0)
     return {Code::not_permitted,
             fmt::format("cannot listen at {}: {}; choose another address or port", text(address),
                         std::strerror(errno))};
   return {};
 }
 
-Address UdpPort::address() const {
-  sockaddr_in own{};
-  socklen_t length = sizeof own;
-  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
-  return {ntohl(own.sin_addr.s_addr), ntohs(own.sin_port)};
-}
+Address UdpPort::address() const { return own_address(fd_); }
 
 void UdpPort::send(const Address& to, std::span<const std::byte> bytes) {
-  const sockaddr_in other = raw(to);
+  const SocketAddress other = to_socket(to, family_);
   // A packet that cannot be sent is lost, as on any wire.
-  (void)sendto(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT,
-               reinterpret_cast<const sockaddr*>(&other), sizeof other);
+  (void)sendto(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT, &other.any, other.bytes);
 }
 
 void UdpPort::receive(int timeout_ms,
@@ -65,18 +57,16 @@ void UdpPort::receive(int timeout_ms,
   for (;;) {
     mmsghdr messages[kBatch]{};
     iovec parts[kBatch];
-    sockaddr_in from[kBatch];
+    SocketAddress from[kBatch];
     for (int i = 0; i < kBatch; ++i) {
       parts[i] = {memory[i], sizeof memory[i]};
       messages[i].msg_hdr.msg_iov = &parts[i];
       messages[i].msg_hdr.msg_iovlen = 1;
-      messages[i].msg_hdr.msg_name = &from[i];
-      messages[i].msg_hdr.msg_namelen = sizeof from[i];
+      messages[i].msg_hdr.msg_name = &from[i].any;
+      messages[i].msg_hdr.msg_namelen = from[i].bytes;
     }
     const int count = recvmmsg(fd_, messages, kBatch, MSG_DONTWAIT, nullptr);
-    for (int i = 0; i < count; ++i)
-      take({ntohl(from[i].sin_addr.s_addr), ntohs(from[i].sin_port)},
-           {memory[i], messages[i].msg_len});
+    for (int i = 0; i < count; ++i) take(from_socket(from[i]), {memory[i], messages[i].msg_len});
     if (count < kBatch) return;
   }
 }

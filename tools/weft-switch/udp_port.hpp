@@ -1,7 +1,5 @@
 #pragma once
 // A UDP socket as the port of a switch, and of the tools that speak to switches. One thread.
-#include <netinet/in.h>
-
 #include <functional>
 
 #include "coll/switch/aggregator.hpp"
@@ -22,7 +20,7 @@ class UdpPort final : public Wire {
                const std::function<void(const Address&, std::span<const std::byte>)>& take);
 
  private:
-  int fd_ = -1;
+  int fd_ = -1, family_ = 0;
 };
 
 }  // namespace weft::innet

@@ -50,10 +50,12 @@ local f = {
   operation_mask = ProtoField.uint32("weft.operation_mask", "Operations", base.HEX),
   packet_bytes = ProtoField.uint16("weft.packet_bytes", "Bytes of data in a packet"),
   max_children = ProtoField.uint16("weft.max_children", "Most children"),
+  groups = ProtoField.uint32("weft.groups", "Groups"),
   free_groups = ProtoField.uint32("weft.free_groups", "Free groups"),
+  slots = ProtoField.uint32("weft.slots", "Slots"),
   free_slots = ProtoField.uint32("weft.free_slots", "Free slots"),
   num_spines = ProtoField.uint8("weft.num_spines", "Spines"),
-  spine = ProtoField.ipv4("weft.spine", "Spine"),
+  spine = ProtoField.ipv6("weft.spine", "Spine"),
   spine_port = ProtoField.uint16("weft.spine_port", "Port"),
   answers = ProtoField.uint8("weft.spine_answers", "Answers"),
   num_children = ProtoField.uint8("weft.num_children", "Children"),
@@ -61,7 +63,7 @@ local f = {
   window = ProtoField.uint16("weft.window", "Window"),
   lease = ProtoField.uint16("weft.lease", "Lease in seconds"),
   has_parent = ProtoField.uint8("weft.has_parent", "Has a parent"),
-  parent = ProtoField.ipv4("weft.parent", "Parent"),
+  parent = ProtoField.ipv6("weft.parent", "Parent"),
   parent_port = ProtoField.uint16("weft.parent_port", "Port"),
   child_at_parent = ProtoField.uint8("weft.child_at_parent", "Child number there"),
   num_siblings = ProtoField.uint8("weft.num_siblings", "Children there"),
@@ -104,17 +106,20 @@ bodies[2] = function(take)
   take(f.operation_mask, 4)
   take(f.packet_bytes, 2)
   take(f.max_children, 2)
+  take(f.groups, 4)
   take(f.free_groups, 4)
+  take(f.slots, 4)
   take(f.free_slots, 4)
   local count = take(f.num_spines, 1)
   for _ = 1, count and count:uint() or 0 do
-    take(f.spine, 4)
+    take(f.spine, 16)
     take(f.spine_port, 2)
     take(f.answers, 1)
     take(f.features, 1)
     take(f.element_mask, 4)
     take(f.operation_mask, 4)
     take(f.packet_bytes, 2)
+    take(f.max_children, 2)
     take(f.free_groups, 4)
   end
 end
@@ -126,7 +131,7 @@ bodies[3] = function(take)
   take(f.packet_bytes, 2)
   take(f.lease, 2)
   take(f.has_parent, 1)
-  take(f.parent, 4)
+  take(f.parent, 16)
   take(f.parent_port, 2)
   take(f.child_at_parent, 1)
   take(f.num_siblings, 1)
@@ -169,7 +174,7 @@ function weft.dissector(buffer, info, root)
   take(f.arithmetic, 1)
   local length = take(f.length, 2):uint()
   local reserved = take(f.reserved, 2):uint()
-  if version ~= 1 or not kinds[kind] or not answers[answer] or not elements[element]
+  if version ~= 2 or not kinds[kind] or not answers[answer] or not elements[element]
       or reserved ~= 0 or 40 + length > buffer:len() then
     tree:add_proto_expert_info(wrong)
   end

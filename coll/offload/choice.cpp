@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
-#include "coll/offload/model.hpp"
+#include "coll/offload/choice/model.hpp"
 #include "coll/offload/offload.hpp"
 
 namespace weft::offload {

@@ -19,7 +19,7 @@
 #include "coll/coll.hpp"
 #include "coll/offload/call.hpp"
 #include "coll/offload/negotiation.hpp"
-#include "coll/offload/trials.hpp"
+#include "coll/offload/choice/trials.hpp"
 
 namespace weft::offload {
 

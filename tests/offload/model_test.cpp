@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "coll/offload/model.hpp"
-#include "coll/offload/paper_tables.hpp"
+#include "coll/offload/choice/model.hpp"
+#include "coll/offload/choice/paper_tables.hpp"
 
 namespace weft::offload {
 namespace {

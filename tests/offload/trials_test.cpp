@@ -1,6 +1,6 @@
 // Trials with times of every kind: members agree, the faster way is taken, and few calls go the
 // other.
-#include "coll/offload/trials.hpp"
+#include "coll/offload/choice/trials.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,13 +1,13 @@
-// weft-offload: computes where allreduce by switches pays, by the model of coll/offload/model.hpp.
-// Exit status: 0, 1 if nothing could be drawn, 2 for bad arguments.
+// weft-offload: computes where allreduce by switches pays, by the model of
+// coll/offload/choice/model.hpp. Exit status: 0, 1 if nothing could be drawn, 2 for bad arguments.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-#include "coll/offload/model.hpp"
-#include "coll/offload/paper_tables.hpp"
+#include "coll/offload/choice/model.hpp"
+#include "coll/offload/choice/paper_tables.hpp"
 #include "tools/cli/cli.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "coll/offload/trials.hpp"
+#include "coll/offload/choice/trials.hpp"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "coll/offload/model.hpp"
+#include "coll/offload/choice/model.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "coll/offload/paper_tables.hpp"
+#include "coll/offload/choice/paper_tables.hpp"
 
 namespace weft::offload {
 

@@ -71,10 +71,13 @@ std::string offload_text(const Settings& settings) {
       !(can.elements >> static_cast<unsigned>(innet::Element::fixed) & 1))
     text += "  hosts add floats: it has no type `fixed` (WEFT_OFFLOAD_FLOAT=fixed wants it)\n";
   for (const auto& spine : can.spines)
-    text += fmt::format("  the spine {}: {}\n", innet::text(spine.address),
-                        spine.answers ? fmt::format("{} children a group, room for {} groups",
-                                                    spine.max_children, spine.free_groups)
-                                      : std::string("does not answer"));
+    text +=
+        fmt::format("  the spine {}{}: {}\n", innet::text(spine.address),
+                    spine.below != 0 ? " above " + innet::text(can.spines[spine.below - 1u].address)
+                                     : std::string(),
+                    spine.answers ? fmt::format("{} children a group, room for {} groups",
+                                                spine.max_children, spine.free_groups)
+                                  : std::string("does not answer"));
   return text;
 }
 

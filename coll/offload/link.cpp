@@ -150,17 +150,19 @@ void Link::on_switch(std::span<const std::byte> bytes) {
   if (!packet || packet->header.kind != Kind::query_reply || packet->header.key != seek_key_)
     return;
   const auto can = decode_capabilities(packet->payload);
-  const auto answers = [](const auto& spine) { return spine.answers; };
-  if (can && (!needs_spine_ || std::any_of(can->spines.begin(), can->spines.end(), answers)))
+  const auto answers = [this](const auto& spine) {
+    return spine.answers && (num_levels_ < 3 || spine.below != 0);
+  };
+  if (can && (num_levels_ == 1 || std::any_of(can->spines.begin(), can->spines.end(), answers)))
     seeking_ = Seeking::found;
 }
 
-void Link::seek(bool needs_spine) {
+void Link::seek(std::size_t num_levels) {
   {
     const std::lock_guard lock(mutex_);
     if (seeking_ != Seeking::no) return;
     seeking_ = Seeking::yes;
-    needs_spine_ = needs_spine;
+    num_levels_ = num_levels;
     sought_ns_ = 0;
   }
   wake_thread();

@@ -46,9 +46,9 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   // From here on packets are handled by the Leader.
   void start(const LeaderOptions& options, std::uint64_t lease_ns);
   // While the switch is out of use: asks it twice a second whether it is there, until it has
-  // answered (then is_found()), or an enrolment begins. needs_spine: an answer without a spine that
-  // answers counts for none.
-  void seek(bool needs_spine);
+  // answered (then is_found()), or an enrolment begins. num_levels: an answer without a switch that
+  // answers at the highest of so many levels counts for none.
+  void seek(std::size_t num_levels);
   bool is_found();
   void end_seeking();
   // Sets the number of operations begun so far, whether or not this leader had sockets then.
@@ -103,7 +103,7 @@ class Link final : private Leader::Wire, private Enrolment::Wire {
   std::uint64_t renewed_ns_ = 0;  // under mutex_
   enum class Seeking { no, yes, found };
   Seeking seeking_ = Seeking::no;  // under mutex_, as what follows
-  bool needs_spine_ = false;
+  std::size_t num_levels_ = 1;
   std::uint64_t sought_ns_ = 0, seek_key_ = 0;
   void count();
   stats::Slot stats_;  // under mutex_

@@ -190,10 +190,10 @@ Negotiation::Need Negotiation::open_group() {
   link_->set_leaders(std::move(controls_));
   link_->start(options, kLeaseS * std::uint64_t{1'000'000'000});
   summary_ =
-      fmt::format("offload: {} leaders under {} switches{}, window {} packets of {} bytes",
-                  terms_.leaders.size(), tree_.num_tors,
-                  tree_.spine.port == 0 ? std::string() : " and the spine " + text(tree_.spine),
-                  window, tree_.payload_bytes);
+      fmt::format("offload: {} leaders under {} switches", terms_.leaders.size(), tree_.levels[0]);
+  if (tree_.levels.size() > 2) summary_ += fmt::format(", {} spines", tree_.levels[1]);
+  if (tree_.levels.size() > 1) summary_ += " and the spine " + text(tree_.top);
+  summary_ += fmt::format(", window {} packets of {} bytes", window, tree_.payload_bytes);
   return end({});
 }
 

@@ -10,6 +10,7 @@
 
 #include "coll/offload/link.hpp"
 #include "coll/offload/placement.hpp"
+#include "coll/offload/tree.hpp"
 #include "weft/status.hpp"
 
 namespace weft::offload {
@@ -58,7 +59,8 @@ class Negotiation {
   std::uint32_t elements() const noexcept { return tree_.elements; }
   std::uint32_t operations() const noexcept { return tree_.operations; }
   const std::string& summary() const noexcept { return summary_; }
-  bool has_spine() const noexcept { return tree_.spine.port != 0; }
+  std::size_t num_levels() const noexcept { return tree_.levels.size(); }
+  const SumOrder& order() const noexcept { return tree_.order; }
   // Where they said whether they were ready.
   std::uint32_t next_look() const noexcept { return next_look_; }
 

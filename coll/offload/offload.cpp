@@ -191,7 +191,8 @@ void Offload::use(const Negotiation& negotiation) {
     return;
   }
   wait_ns_ = not_before_ns_ = 0;
-  has_spine_ = negotiation.has_spine();
+  num_levels_ = negotiation.num_levels();
+  order_ = negotiation.order();
   elements_ = negotiation.elements();
   operations_ = negotiation.operations();
   link_->number_from(operation_);
@@ -310,7 +311,7 @@ Ready Offload::ready() {
     not_before_ns_ = 0;
   } else {
     if (not_before_ns_ == 0) not_before_ns_ = now + kFirstWaitNs;
-    if (link_ != nullptr) link_->seek(has_spine_);
+    if (link_ != nullptr) link_->seek(num_levels_);
     ready.is_ready = now >= not_before_ns_ && (link_ == nullptr || link_->is_found());
   }
   const std::uint64_t passed = std::max<std::uint64_t>(1, now - last_look_ns_);

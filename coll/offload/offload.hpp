@@ -18,8 +18,8 @@
 
 #include "coll/coll.hpp"
 #include "coll/offload/call.hpp"
-#include "coll/offload/negotiation.hpp"
 #include "coll/offload/choice/trials.hpp"
+#include "coll/offload/negotiation.hpp"
 
 namespace weft::offload {
 
@@ -146,18 +146,18 @@ class Offload {
   std::uint32_t next_look_ = 0;  // an operation
   std::uint32_t last_look_ = 0;
   std::uint64_t last_look_ns_ = 0, not_before_ns_ = 0, wait_ns_ = 0;
-  bool has_spine_ = false;  // the last group
+  std::size_t num_levels_ = 1;  // of switches, of the last group
   GroupName name_;
-  std::vector<std::vector<int>> order_;  // of the leaders' sums
-  std::vector<std::byte> block_;         // a status, and a piece of the vector
-  std::vector<std::byte> given_;         // a piece of this member's vector, if put together
+  SumOrder order_;                // of the leaders' sums
+  std::vector<std::byte> block_;  // a status, and a piece of the vector
+  std::vector<std::byte> given_;  // a piece of this member's vector, if put together
 };
 
 // The sums that the switches compute in ordered mode, by messages among the leaders: each adds up
 // its part of the vector. The output holds the contribution and takes the result; the plan's
 // operation is a SumOp.
 void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
-                     std::size_t unit, const std::vector<std::vector<int>>& order);
+                     std::size_t unit, const SumOrder& order);
 // An operation as the switches do it, bit by bit. Neither copied nor moved.
 class SumOp {
  public:

@@ -39,29 +39,4 @@ inline bool is_placement(std::string_view name) { return name.find('/') != name.
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,
                     std::string& error);
 
-// The result of a leader's query.
-struct Report {
-  innet::Address tor;
-  bool answers = false;
-  innet::Capabilities can;
-};
-
-// The tree of a group: one entry for each leader.
-struct Tree {
-  std::string refusal;  // why there is no tree; empty: there is one
-  std::uint32_t elements = 0, operations = 0;
-  std::uint16_t payload_bytes = 0;
-  std::vector<innet::Branch> branches;
-  std::vector<std::uint8_t> children;
-  int num_tors = 0;
-  innet::Address spine;  // port 0: the group is complete at its one switch
-};
-// Builds the tree from the switches' common capabilities, and the spine with the most room for
-// groups. The caller sets the branches' job, window and lease.
-Tree grow(const std::vector<Report>& leaders, bool ordered);
-
-// The order in which ordered mode adds the leaders' contributions: sums within each entry from left
-// to right, then the entries from left to right. The hosts' own algorithm keeps it too.
-std::vector<std::vector<int>> order_of_sums(const std::vector<innet::Address>& tors);
-
 }  // namespace weft::offload

@@ -16,7 +16,7 @@ SumOp::SumOp(innet::Element element, innet::Operation operation) noexcept
 }
 
 void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
-                     std::size_t unit, const std::vector<std::vector<int>>& order) {
+                     std::size_t unit, const SumOrder& order) {
   const int n = leaders.size, me = leaders.rank;
   if (n == 1 || count == 0) return;
   // Each leader receives all leaders' shares of its part, sums them, and sends the sum to all.
@@ -35,13 +35,8 @@ void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t c
                            theirs.data(), slots.data());
   plan.wait_all();
   const auto block = [&](int r) { return room + coll::index(r) * mine; };
-  const coll::BufferRef all = block(order[0][0]);
-  for (const auto& under : order) {
-    const coll::BufferRef sum = block(under[0]);
-    for (std::size_t i = 1; i < under.size(); ++i) plan.reduce(block(under[i]), sum, mine / unit);
-    if (sum != all) plan.reduce(sum, all, mine / unit);
-  }
-  plan.copy(coll::kOutput + begin(me), all, mine);
+  for (const SumStep& step : order) plan.reduce(block(step.from), block(step.to), mine / unit);
+  plan.copy(coll::kOutput + begin(me), block(0), mine);
   coll::allgatherv_ring(plan, leaders, coll::kOutput, bytes.data(), places.data());
   plan.wait_all();
 }

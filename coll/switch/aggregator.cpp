@@ -43,7 +43,7 @@ void Aggregator::on_packet(const Address& from, std::span<const std::byte> bytes
     ++counters_.forged;
     return;
   }
-  if (group.branch.has_parent && from == group.branch.parent) {
+  if (group.branch.has_parent() && from == group.branch.parent().address) {
     if (header.epoch != group.epoch) return void(++counters_.stale);
     if (header.kind == Kind::notify_reply) return on_notify_reply(from, group, *packet);
     if (header.ticket != group.parent_ticket || group.parent_ticket == 0)
@@ -139,7 +139,7 @@ void Aggregator::on_data(const Address& from, Group& group, const Packet& packet
     reduce(packet.payload.data(), group.sum(header.slot), bytes / unit);
   }
   if (!is_last) return;
-  if (group.branch.has_parent) return send_up(group, slot);
+  if (group.branch.has_parent()) return send_up(group, slot);
   complete(group, slot, {group.sum(header.slot), bytes});
 }
 
@@ -172,13 +172,13 @@ void Aggregator::complete(Group& group, Slot& slot, std::span<const std::byte> r
 void Aggregator::send_up(Group& group, Slot& slot) {
   Header header = group.header(Kind::data);
   header.ticket = group.parent_ticket;
-  header.child = group.branch.child_at_parent;
+  header.child = group.branch.parent().child;
   header.operation = static_cast<std::uint32_t>(slot.place >> 32);
   header.offset = static_cast<std::uint32_t>(slot.place);
   header.slot = slot.number;
   header.element = slot.element;
   header.arithmetic = slot.arithmetic;
-  put(group.branch.parent, header, {group.sum(slot.number), slot.bytes});
+  put(group.branch.parent().address, header, {group.sum(slot.number), slot.bytes});
 }
 
 void Aggregator::on_result(Group& group, const Packet& packet) {

@@ -109,8 +109,9 @@ class Aggregator {
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_of_job_;
   std::uint32_t used_slots_ = 0;
-  std::vector<Capabilities::Spine> spines_;        // each spine's last answer
-  std::vector<std::uint64_t> spines_answered_ns_;  // the time of that answer
+  std::vector<Capabilities::Spine> spines_;                     // each spine's last answer
+  std::vector<std::vector<Capabilities::Spine>> above_spines_;  // what each said is above it
+  std::vector<std::uint64_t> spines_answered_ns_;               // the time of that answer
   std::mt19937_64 random_;
   std::array<std::byte, kMaxPacketBytes> out_;
 };

@@ -46,7 +46,7 @@ struct Aggregator::Group {
     return ~std::uint64_t{0} >> (64 - branch.num_children);
   }
   bool is_ready() const noexcept {
-    return bound == all_children() && (!branch.has_parent || parent_ticket != 0);
+    return bound == all_children() && (!branch.has_parent() || parent_ticket != 0);
   }
   std::size_t row() const noexcept { return (branch.payload_bytes + 63u) / 64 * 64; }
   // The number of buffers of a slot: two for sums and results, and in ordered groups one for each

@@ -19,6 +19,7 @@ Aggregator::Aggregator(AggregatorOptions options, Wire& wire)
   if (options_.spines.size() > kMaxSpines) options_.spines.resize(kMaxSpines);
   for (const Address& spine : options_.spines) spines_.emplace_back().address = spine;
   spines_answered_ns_.resize(spines_.size());
+  above_spines_.resize(spines_.size());
 }
 Aggregator::~Aggregator() = default;
 
@@ -32,10 +33,13 @@ std::size_t Aggregator::group_bytes(const Branch& branch, int num_children) noex
 void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64_t now_ns) {
   ++counters_.queries;
   if (packet.payload.size() != kQueryBytes) return void(++counters_.malformed);
-  // A spine's answer is for this switch, and no packet waits for it: the host repeats its query.
+  // A spine's answer is for this switch, and no packet waits for it: the host repeats its query. A
+  // query counts the switches that it has passed, so that it ends where they lead in a circle.
   for (const Address& spine : options_.spines) {
+    if (packet.header.slot >= kMaxAbove) break;
     Header header;
     header.kind = Kind::query;
+    header.slot = static_cast<std::uint16_t>(packet.header.slot + 1);
     put(spine, header, packet.payload);
   }
   Capabilities body;
@@ -50,9 +54,16 @@ void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64
   body.free_groups = options_.max_groups - static_cast<std::uint32_t>(groups_.size());
   body.free_slots = options_.max_slots - used_slots_;
   body.spines = spines_;
-  for (std::size_t i = 0; i < spines_.size(); ++i)
-    body.spines[i].answers =
-        spines_[i].answers && now_ns <= spines_answered_ns_[i] + kAnswerHoldsNs;
+  for (std::size_t i = 0; i < spines_.size(); ++i) {
+    const bool answers = spines_[i].answers && now_ns <= spines_answered_ns_[i] + kAnswerHoldsNs;
+    body.spines[i].answers = answers;
+    if (!answers) continue;
+    for (const Capabilities::Spine& one : above_spines_[i]) {
+      if (body.spines.size() == kMaxKnown) break;
+      body.spines.push_back(one);
+      body.spines.back().below = static_cast<std::uint8_t>(i + 1);
+    }
+  }
   answer(from, packet.header, Kind::query_reply, Answer::ok, encode(body));
 }
 
@@ -70,6 +81,8 @@ void Aggregator::on_query_reply(const Address& from, const Packet& packet, std::
     spine.max_children = body->max_children;
     spine.free_groups = body->free_groups;
     spine.features = body->features;
+    above_spines_[i] = body->spines;
+    std::erase_if(above_spines_[i], [](const auto& one) { return one.below != 0; });
     return;
   }
   ++counters_.refused;
@@ -79,8 +92,8 @@ Answer Aggregator::make_group(const Header& header, const Branch& branch) {
   if (branch.ordered && !(options_.features & kFeatureOrdered)) return Answer::unsupported;
   if (branch.payload_bytes > options_.payload_bytes || branch.num_children > options_.max_children)
     return Answer::unsupported;
-  if (branch.has_parent && std::find(options_.spines.begin(), options_.spines.end(),
-                                     branch.parent) == options_.spines.end())
+  if (branch.has_parent() && std::find(options_.spines.begin(), options_.spines.end(),
+                                       branch.parent().address) == options_.spines.end())
     return Answer::unsupported;
   if (groups_.size() >= options_.max_groups) return Answer::table_full;
   const auto quota = slots_of_job_.find(branch.job);
@@ -150,22 +163,22 @@ void Aggregator::on_notify(const Address& from, const Packet& packet, std::uint6
     group.bound |= std::uint64_t{1} << child;
   }
   group.last_received_ns = now_ns;
-  if (group.bound == group.all_children() && group.branch.has_parent && group.parent_ticket == 0) {
+  if (group.bound == group.all_children() && group.branch.has_parent() &&
+      group.parent_ticket == 0) {
     Branch above = group.branch;
-    above.num_children = branch->num_siblings;
+    above.num_children = branch->parent().num_children;
     above.window = branch->window;
-    above.has_parent = false;
-    above.parent = {};
-    above.child_at_parent = 0;
-    above.num_siblings = 0;
+    std::shift_left(above.above.begin(), above.above.end(), 1);
+    above.above.back() = {};
+    --above.num_above;
     send_to_parent(group, Kind::notify, encode(above));
   }
   Header reply = header;
   reply.kind = Kind::notify_reply;
   reply.ticket = group.ticket;
   reply.answer = group.is_ready() ? Answer::ok : Answer::pending;
-  const Grant grant{group.branch.has_parent ? std::min(group.window, group.parent_window)
-                                            : group.window};
+  const Grant grant{group.branch.has_parent() ? std::min(group.window, group.parent_window)
+                                              : group.window};
   put(from, reply, encode(grant));
 }
 
@@ -194,12 +207,12 @@ void Aggregator::on_notify_reply(const Address&, Group& group, const Packet& pac
 void Aggregator::send_to_parent(Group& group, Kind kind, std::span<const std::byte> body) {
   Header header = group.header(kind);
   header.ticket = group.parent_ticket;
-  header.child = group.branch.child_at_parent;
-  put(group.branch.parent, header, body);
+  header.child = group.branch.parent().child;
+  put(group.branch.parent().address, header, body);
 }
 
 void Aggregator::on_renew(Group& group, int child) {
-  if (group.branch.has_parent) send_to_parent(group, Kind::renew, {});
+  if (group.branch.has_parent()) send_to_parent(group, Kind::renew, {});
   Header header = group.header(Kind::wait);
   header.child = static_cast<std::uint8_t>(child);
   put(group.children[static_cast<std::size_t>(child)], header, {});
@@ -217,7 +230,7 @@ void Aggregator::on_kill(const Address& from, const Packet& packet) {
     group.killed |= std::uint64_t{1} << header.child;
     // Until all children have sent a kill, one of them may still ask for the last result.
     if (group.killed == group.all_children()) {
-      if (group.branch.has_parent) send_to_parent(group, Kind::kill, {});
+      if (group.branch.has_parent()) send_to_parent(group, Kind::kill, {});
       drop_group(header.group);
     }
   }

@@ -193,6 +193,7 @@ std::vector<std::byte> encode(const Capabilities& body) {
   write.number(static_cast<std::uint8_t>(body.spines.size()));
   for (const auto& spine : body.spines) {
     write.address(spine.address);
+    write.number(spine.below);
     write.number(static_cast<std::uint8_t>(spine.answers));
     write.number(spine.features);
     write.number(spine.elements);
@@ -203,7 +204,7 @@ std::vector<std::byte> encode(const Capabilities& body) {
   }
   return out.take();
 }
-static_assert(31 + kMaxSpines * 36 <= kQueryBytes);
+static_assert(31 + kMaxKnown * 37 <= kQueryBytes && kQueryBytes <= kMaxPayloadBytes);
 
 std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes) {
   Reader read(bytes);
@@ -219,11 +220,12 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
   body.slots = read.number<std::uint32_t>();
   body.free_slots = read.number<std::uint32_t>();
   const auto spines = read.number<std::uint8_t>();
-  if (spines > kMaxSpines || body.role > 1 || body.payload_bytes > kMaxPayloadBytes)
+  if (spines > kMaxKnown || body.role > 1 || body.payload_bytes > kMaxPayloadBytes)
     return std::nullopt;
   for (int i = 0; i < spines; ++i) {
     auto& spine = body.spines.emplace_back();
     spine.address = read.address();
+    spine.below = read.number<std::uint8_t>();
     spine.answers = read.flag();
     spine.features = read.number<std::uint8_t>();
     spine.elements = read.number<std::uint32_t>();
@@ -231,7 +233,7 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
     spine.payload_bytes = read.number<std::uint16_t>();
     spine.max_children = read.number<std::uint16_t>();
     spine.free_groups = read.number<std::uint32_t>();
-    if (spine.payload_bytes > kMaxPayloadBytes) return std::nullopt;
+    if (spine.payload_bytes > kMaxPayloadBytes || spine.below > i) return std::nullopt;
   }
   if (!read.ok() || !read.rest().empty()) return std::nullopt;
   return body;
@@ -271,10 +273,12 @@ std::vector<std::byte> encode(const Branch& body) {
   write.number(body.window);
   write.number(body.payload_bytes);
   write.number(body.lease_s);
-  write.number(static_cast<std::uint8_t>(body.has_parent));
-  write.address(body.parent);
-  write.number(body.child_at_parent);
-  write.number(body.num_siblings);
+  write.number(body.num_above);
+  for (const Parent& parent : std::span(body.above).first(body.num_above)) {
+    write.address(parent.address);
+    write.number(parent.child);
+    write.number(parent.num_children);
+  }
   return out.take();
 }
 
@@ -287,16 +291,19 @@ std::optional<Branch> decode_branch(std::span<const std::byte> bytes) noexcept {
   body.window = read.number<std::uint16_t>();
   body.payload_bytes = read.number<std::uint16_t>();
   body.lease_s = read.number<std::uint16_t>();
-  body.has_parent = read.flag();
-  body.parent = read.address();
-  body.child_at_parent = read.number<std::uint8_t>();
-  body.num_siblings = read.number<std::uint8_t>();
+  body.num_above = read.number<std::uint8_t>();
+  if (body.num_above > kMaxAbove) return std::nullopt;
+  for (Parent& parent : std::span(body.above).first(body.num_above)) {
+    parent.address = read.address();
+    parent.child = read.number<std::uint8_t>();
+    parent.num_children = read.number<std::uint8_t>();
+    if (parent.num_children == 0 || parent.num_children > kMaxChildren ||
+        parent.child >= parent.num_children || parent.address.port == 0)
+      return std::nullopt;
+  }
   if (!read.ok() || !read.rest().empty() || body.num_children == 0 ||
       body.num_children > kMaxChildren || body.window == 0 || body.payload_bytes == 0 ||
       body.payload_bytes > kMaxPayloadBytes || body.lease_s == 0)
-    return std::nullopt;
-  if (body.has_parent && (body.num_siblings == 0 || body.num_siblings > kMaxChildren ||
-                          body.child_at_parent >= body.num_siblings || body.parent.port == 0))
     return std::nullopt;
   return body;
 }

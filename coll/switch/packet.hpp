@@ -22,7 +22,9 @@ inline constexpr std::size_t kHeaderBytes = 40;
 inline constexpr std::size_t kMaxPayloadBytes = 1024;  // fits surely into a packet of 1500 bytes
 inline constexpr std::size_t kMaxPacketBytes = kHeaderBytes + kMaxPayloadBytes;
 inline constexpr int kMaxChildren = 64;  // of one switch in one group
-inline constexpr int kMaxSpines = 8;     // known to one switch
+inline constexpr int kMaxSpines = 8;     // known to one switch, directly above it
+inline constexpr int kMaxAbove = 2;      // levels of switches above one
+inline constexpr int kMaxKnown = 24;     // the most switches above it that a switch tells of
 
 enum class Kind : std::uint8_t {
   query = 1,      // host to switch: asks for its capabilities
@@ -92,6 +94,7 @@ struct Capabilities {
   std::uint8_t features = 0;
   struct Spine {
     Address address;
+    std::uint8_t below = 0;  // n: above the nth of this list, counted from 1; 0: above this switch
     bool answers = false;
     std::uint32_t elements = 0, operations = 0;
     std::uint16_t payload_bytes = 0;
@@ -100,7 +103,7 @@ struct Capabilities {
     std::uint8_t features = 0;
     bool operator==(const Spine&) const = default;
   };
-  std::vector<Spine> spines;  // at most kMaxSpines
+  std::vector<Spine> spines;  // at most kMaxKnown, each behind what it is above
   bool operator==(const Capabilities&) const = default;
 };
 inline constexpr std::uint8_t kFeatureOrdered =
@@ -117,6 +120,14 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
+// A switch above another one, which is there a child among others, itself among them.
+struct Parent {
+  Address address;
+  std::uint8_t child = 0;
+  std::uint8_t num_children = 0;
+  bool operator==(const Parent&) const = default;
+};
+
 // notify: the switch's part of the tree.
 struct Branch {
   std::uint32_t job = 0;
@@ -125,10 +136,10 @@ struct Branch {
   std::uint16_t window = 0;  // slots
   std::uint16_t payload_bytes = 0;
   std::uint16_t lease_s = 0;
-  bool has_parent = false;
-  Address parent;
-  std::uint8_t child_at_parent = 0;
-  std::uint8_t num_siblings = 0;  // of this switch at its parent, itself among them
+  std::uint8_t num_above = 0;
+  std::array<Parent, kMaxAbove> above;  // from this switch up
+  bool has_parent() const noexcept { return num_above != 0; }
+  const Parent& parent() const noexcept { return above[0]; }
   bool operator==(const Branch&) const = default;
 };
 
@@ -157,6 +168,6 @@ std::optional<Branch> decode_branch(std::span<const std::byte> bytes) noexcept;
 std::optional<Grant> decode_grant(std::span<const std::byte> bytes) noexcept;
 
 // A query is as long as the longest answer, so that no one can be flooded through a switch.
-inline constexpr std::size_t kQueryBytes = 384;
+inline constexpr std::size_t kQueryBytes = 928;
 
 }  // namespace weft::innet

@@ -63,9 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         branch.window = script.take<std::uint8_t>();
         branch.payload_bytes = script.take<std::uint8_t>();
         branch.lease_s = 1;
-        branch.has_parent = script.take<std::uint8_t>() % 2;
-        branch.parent = {50, 1};
-        branch.num_siblings = 2;
+        branch.num_above = script.take<std::uint8_t>() % 3;
+        branch.above = {Parent{{50, 1}, 0, 2}, Parent{{51, 1}, 1, 2}};
         body = encode(branch);
       } else {
         body = script.take_bytes(script.take<std::uint8_t>());

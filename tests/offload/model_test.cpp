@@ -41,6 +41,18 @@ TEST_CASE("16 nodes are predicted within 10 % in the middle and 25 % at worst, a
   CHECK(errors.back() <= 0.25);
 }
 
+TEST_CASE("up to 10,000 nodes more take no less time, but where a level comes in") {
+  for (const Method method : {Method::hosts, Method::node, Method::socket, Method::hierarchy})
+    for (const std::size_t bytes : {8u, 256u})
+      for (int nodes = 2; nodes < 10'000; ++nodes) {
+        INFO(nodes << " nodes");
+        const double us = predict_us(method, {nodes, 64, bytes});
+        const double more_us = predict_us(method, {nodes + 1, 64, bytes});
+        if (nodes == 4096 && (method == Method::node || method == Method::socket)) continue;
+        REQUIRE(more_us >= us);
+      }
+}
+
 TEST_CASE("with 4 nodes of 8 processes Node mode loses, as in table 4") {
   CHECK_FALSE(offload_wins(false, {4, 8, 4}));
   CHECK(offload_wins(true, {9, 32, 64}));

@@ -13,6 +13,7 @@
 #include "coll/offload/enrolment.hpp"
 #include "coll/offload/leader.hpp"
 #include "coll/offload/placement.hpp"
+#include "coll/offload/tree.hpp"
 #include "coll/switch/aggregator.hpp"
 
 namespace weft::testing {
@@ -134,7 +135,7 @@ class Hosts {
   };
 
   Hosts(Network& network, const std::vector<innet::Address>& tors, bool ordered)
-      : network(network), ordered_(ordered) {
+      : network(network), order(offload::order_of_sums(tors)), ordered_(ordered) {
     for (std::size_t i = 0; i < tors.size(); ++i)
       hosts.push_back(std::make_unique<Host>(*this, static_cast<int>(i), tors[i]));
     for (auto& host : hosts) {
@@ -165,6 +166,8 @@ class Hosts {
       reports.push_back({host->tor, host->enrolment.answers(), host->enrolment.can()});
     offload::Tree tree = offload::grow(reports, ordered_);
     if (!tree.refusal.empty()) return tree.refusal;
+    order = tree.order;
+    num_levels = tree.levels.size();
     innet::Header header;
     header.group = group;
     header.key = 0x1234'5678'9abc'def0;
@@ -229,6 +232,8 @@ class Hosts {
   std::vector<std::unique_ptr<Host>> hosts;
   std::uint32_t group = 77;
   bool fixed = false;
+  offload::SumOrder order;  // of the last group
+  std::size_t num_levels = 0;
 
  private:
   bool ordered_;

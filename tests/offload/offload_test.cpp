@@ -582,6 +582,46 @@ TEST_CASE("a job has a quota of slots, all its communicators together") {
   CHECK(has(run->err(), "stays with the hosts: the switch " + world.tor(0).address));
 }
 
+TEST_CASE("three levels of switches, that lose packets, and of which one is lost") {
+  // Four switches, two under each of two spines, and one above.
+  const std::string patience = "30000";
+  for (const bool is_lost : {false, true}) {
+    World world({8, 1, 1, 4, 0});
+    const std::string bad_luck = is_lost ? "0" : "5";
+    std::vector<std::unique_ptr<SwitchProcess>> above;
+    const auto serve = [&](std::vector<std::string> options) {
+      options.insert(options.begin(), {"--listen", "127.0.0.1:0", "--bad-luck", bad_luck});
+      return std::make_unique<SwitchProcess>(options);
+    };
+    above.push_back(serve({"--role", "spine"}));
+    for (int i = 0; i < 2; ++i)
+      above.push_back(serve({"--role", "spine", "--spine", above[0]->address}));
+    std::string text;
+    for (std::size_t i = 0; i < 4; ++i) {
+      world.switches[i]->kill();
+      world.switches[i] = serve({"--spine", above[1 + i % 2]->address});
+    }
+    for (int rank = 0; rank < 8; ++rank)
+      text += fmt::format("{} {} 0 {}\n", rank, rank, world.tor(rank % 4).address);
+    world.placement = std::make_unique<File>(text);
+    // Up to round 25 on one communicator, whose hosts keep the order of its group.
+    const std::vector<std::string> arguments{"9", is_lost ? "24" : "60", "3000",
+                                             is_lost ? "100000" : "1000"};
+    auto run = world.start("node", arguments, "info", patience);
+    const std::string expected = hash_of(*run);  // it checks its results itself
+    const std::string lines = "8 leaders under 4 switches, 2 spines and the spine ";
+    CHECK(has(run->err(), lines + above[0]->address));
+    CHECK_FALSE(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+    CHECK(completed_at(above[0]->address) > 0);
+    if (!is_lost) continue;
+    run = world.start("node", arguments, "info");
+    REQUIRE(run->wait_for_lines(1, 60'000));
+    above[0]->kill();
+    CHECK(hash_of(*run) == expected);
+    CHECK(std::regex_search(run->err(), std::regex(" [1-9][0-9]* by hosts")));
+  }
+}
+
 TEST_CASE("a switch that takes fewer children says so, and the hosts compute for more") {
   World world({4, 1, 1, 1, 0});
   world.switches[0]->kill();

@@ -28,41 +28,24 @@ Bytes numbers(std::size_t count, std::uint64_t seed) {
 }
 
 // Sums in the order that ordered mode promises.
-Bytes sum_in_order(const std::vector<Bytes>& vectors, const std::vector<innet::Address>& tors) {
-  Bytes all;
-  for (const auto& under : offload::order_of_sums(tors)) {
-    Bytes part;
-    for (const int leader : under) {
-      const Bytes& one = vectors[static_cast<std::size_t>(leader)];
-      if (part.empty()) {
-        part = one;
-        continue;
-      }
-      for (std::size_t i = 0; i < one.size(); i += 8) {
-        double a, b;
-        std::memcpy(&a, part.data() + i, 8);
-        std::memcpy(&b, one.data() + i, 8);
-        a += b;
-        std::memcpy(part.data() + i, &a, 8);
-      }
-    }
-    if (all.empty()) {
-      all = part;
-      continue;
-    }
-    for (std::size_t i = 0; i < part.size(); i += 8) {
+Bytes sum_in_order(std::vector<Bytes> vectors, const offload::SumOrder& order) {
+  for (const auto& step : order) {
+    const Bytes& from = vectors[static_cast<std::size_t>(step.from)];
+    Bytes& to = vectors[static_cast<std::size_t>(step.to)];
+    for (std::size_t i = 0; i < to.size(); i += 8) {
       double a, b;
-      std::memcpy(&a, all.data() + i, 8);
-      std::memcpy(&b, part.data() + i, 8);
+      std::memcpy(&a, to.data() + i, 8);
+      std::memcpy(&b, from.data() + i, 8);
       a += b;
-      std::memcpy(all.data() + i, &a, 8);
+      std::memcpy(to.data() + i, &a, 8);
     }
   }
-  return all;
+  return vectors[0];
 }
 
+// With tops every tor has one of the spines above it, and all spines have all tops.
 struct Topology {
-  int hosts, tors, spines;
+  int hosts, tors, spines, tops = 0;
 };
 
 struct World {
@@ -71,12 +54,18 @@ struct World {
     options.payload_bytes = 256;
     options.seed = seed + 1;
     options.is_spine = true;
+    for (int i = 0; i < shape.tops; ++i)
+      tops.push_back(std::make_unique<Switch>(network, address(5, i), options));
+    for (auto& top : tops) options.spines.push_back(top->at());
     for (int i = 0; i < shape.spines; ++i)
       spines.push_back(std::make_unique<Switch>(network, address(3, i), options));
     options.is_spine = false;
-    for (auto& spine : spines) options.spines.push_back(spine->at());
-    for (int i = 0; i < shape.tors; ++i)
+    for (int i = 0; i < shape.tors; ++i) {
+      options.spines.clear();
+      for (int j = 0; j < shape.spines; ++j)
+        if (shape.tops == 0 || i % shape.spines == j) options.spines.push_back(address(3, j));
       tors.push_back(std::make_unique<Switch>(network, address(2, i), options));
+    }
     // Uneven numbers of hosts: the first switches have one more, and one has one alone.
     for (int i = 0; i < shape.hosts; ++i)
       tor_of.push_back(i == 0 ? tors.back()->at()
@@ -88,7 +77,7 @@ struct World {
     std::vector<Bytes> vectors;
     for (std::size_t i = 0; i < hosts->hosts.size(); ++i)
       vectors.push_back(numbers(count, seed * 100 + i));
-    const Bytes expected = sum_in_order(vectors, tor_of);
+    const Bytes expected = sum_in_order(vectors, hosts->order);
     std::vector<std::uint64_t> begin_ns;
     for (std::size_t i = 0; i < vectors.size(); ++i)
       begin_ns.push_back(network.now_ns + network.random() % 3'000'000);
@@ -124,7 +113,7 @@ struct World {
   }
 
   Network network;
-  std::vector<std::unique_ptr<Switch>> spines, tors;
+  std::vector<std::unique_ptr<Switch>> tops, spines, tors;
   std::vector<innet::Address> tor_of;
   std::unique_ptr<Hosts> hosts;
   std::map<std::size_t, std::uint32_t> host_ops;
@@ -160,7 +149,8 @@ const Luck kGood{};
 Luck bad(double loss) { return {loss, 0.05, 5'000, 40'000, 0.02, 30'000'000}; }
 
 TEST_CASE("every window packet is sent and received once by a host, and once by each link") {
-  for (const Topology shape : {Topology{4, 1, 0}, {16, 1, 0}, {9, 3, 2}, {16, 4, 2}}) {
+  for (const Topology shape :
+       {Topology{4, 1, 0}, {16, 1, 0}, {9, 3, 2}, {16, 4, 2}, {18, 6, 2, 1}}) {
     World world(5, shape, kGood);
     REQUIRE(world.hosts->enrol(1, 16).empty());
     world.network.sent.clear();
@@ -174,8 +164,8 @@ TEST_CASE("every window packet is sent and received once by a host, and once by 
         world.hosts->settle([](Hosts::Host& host) { return host.leader.state() == State::done; }));
     for (const auto& [link, packets] : world.network.sent) CHECK(packets == 100);
     for (const auto& [link, bytes] : world.network.payload) CHECK(bytes == kCount * 8);
-    const std::size_t links = static_cast<std::size_t>(shape.hosts) +
-                              (shape.tors > 1 ? static_cast<std::size_t>(shape.tors) : 0);
+    const std::size_t links = static_cast<std::size_t>(
+        shape.hosts + (shape.tors > 1 ? shape.tors : 0) + (shape.tops > 0 ? shape.spines : 0));
     CHECK(world.network.sent.size() == 2 * links);
   }
 }
@@ -255,26 +245,23 @@ TEST_CASE("sums of bfloat16 are rounded after each addition, in order") {
   REQUIRE(
       world.hosts->settle([](Hosts::Host& host) { return host.leader.state() == State::done; }));
   for (std::size_t i = 0; i < kCount; ++i) {
-    double all = 0;
-    bool is_first = true;
-    for (const auto& under : offload::order_of_sums(world.tor_of)) {
-      double sum = value_of(vectors[static_cast<std::size_t>(under[0])][i]);
-      for (std::size_t j = 1; j < under.size(); ++j)
-        sum = value_of(bfloat16_of(sum + value_of(vectors[static_cast<std::size_t>(under[j])][i])));
-      all = is_first ? sum : value_of(bfloat16_of(all + sum));
-      is_first = false;
+    std::vector<double> sums;
+    for (const auto& vector : vectors) sums.push_back(value_of(vector[i]));
+    for (const auto& step : world.hosts->order) {
+      double& to = sums[static_cast<std::size_t>(step.to)];
+      to = value_of(bfloat16_of(to + sums[static_cast<std::size_t>(step.from)]));
     }
     for (const auto& host : world.hosts->hosts) {
       std::uint16_t got;
       std::memcpy(&got, host->leader.result().data() + 2 * i, 2);
-      REQUIRE(value_of(got) == all);
+      REQUIRE(value_of(got) == sums[0]);
     }
   }
 }
 
 TEST_CASE("results are exact at any loss, doubling and reordering") {
   for (const double loss : {0.0, 0.01, 0.1, 0.4}) {
-    for (const Topology shape : {Topology{2, 1, 0}, {5, 2, 1}, {16, 4, 2}}) {
+    for (const Topology shape : {Topology{2, 1, 0}, {5, 2, 1}, {16, 4, 2}, {14, 6, 3, 2}}) {
       for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         INFO("loss " << loss << ", " << shape.hosts << " hosts, seed " << seed);
         World world(seed, shape, bad(loss));
@@ -302,15 +289,20 @@ TEST_CASE("a switch that dies or restarts in the middle costs no result") {
   for (const double loss : {0.0, 0.1}) {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
       INFO("loss " << loss << ", seed " << seed);
-      World world(seed, {6, 2, 1}, bad(loss));
+      // A third of them have three levels.
+      const bool is_high = seed % 3 == 1;
+      World world(seed, is_high ? Topology{6, 3, 2, 1} : Topology{6, 2, 1}, bad(loss));
       REQUIRE(world.hosts->enrol(1, 8).empty());
+      CHECK(world.hosts->num_levels == (is_high ? 3 : 2));
       CHECK(world.operation(500, 1) == 0);
       // It happens while packets of the next operation are under way.
       const bool top = seed % 2 == 0, again = seed % 4 < 2;
-      Switch& victim = top ? *world.spines[0] : *world.tors[seed % 3 == 0 ? 1 : 0];
+      Switch& victim = !top                       ? *world.tors[seed % 3 == 0 ? 1 : 0]
+                       : seed % 4 == 0 && is_high ? *world.tops[0]
+                                                  : *world.spines[0];
       std::vector<Bytes> vectors;
       for (std::size_t i = 0; i < 6; ++i) vectors.push_back(numbers(500, seed * 7 + i));
-      const Bytes expected = sum_in_order(vectors, world.tor_of);
+      const Bytes expected = sum_in_order(vectors, world.hosts->order);
       for (std::size_t i = 0; i < 6; ++i)
         world.hosts->hosts[i]->leader.begin(Element::f64, Operation::sum, vectors[i],
                                             world.network.now_ns);
@@ -344,6 +336,86 @@ TEST_CASE("a switch that dies or restarts in the middle costs no result") {
       CHECK(world.operation(300, 9) == 0);
     }
   }
+}
+
+TEST_CASE("a top that is gone is not taken for the next group, nor a spine that is full") {
+  World world(5, {12, 4, 2, 2}, kGood);
+  REQUIRE(world.hosts->enrol(1, 8).empty());
+  CHECK(world.hosts->num_levels == 3);
+  CHECK(world.operation(300, 1) == 0);
+  const std::size_t used = world.tops[0]->core->num_groups() == 1 ? 0 : 1;
+  REQUIRE(world.tops[used]->core->num_groups() == 1);
+  world.tops[used]->stop();
+  world.network.run_until(world.network.now_ns + 2'000'000'000);
+  REQUIRE(world.hosts->enrol(2, 8).empty());
+  CHECK(world.tops[1 - used]->core->num_groups() == 1);
+  CHECK(world.operation(300, 2) == 0);
+  // Tors under both spines: two levels do, unless a spine takes but two of the four.
+  for (const bool is_small : {false, true}) {
+    innet::Capabilities can;
+    can.features = innet::kFeatureOrdered;
+    can.elements = can.operations = ~0u;
+    can.payload_bytes = 64;
+    can.max_children = 4;
+    can.free_groups = 9;
+    innet::Capabilities::Spine one;
+    one.answers = true;
+    one.features = innet::kFeatureOrdered;
+    one.elements = one.operations = ~0u;
+    one.payload_bytes = 64;
+    one.free_groups = 5;
+    one.max_children = is_small ? 2 : 4;
+    for (int spine = 0; spine < 2; ++spine) {
+      one.address = address(3, spine);
+      can.spines.push_back(one);
+    }
+    one.max_children = 2;
+    one.address = address(5, 0);
+    for (const std::uint8_t below : {1, 2}) {
+      one.below = below;
+      can.spines.push_back(one);
+    }
+    std::vector<offload::Report> reports;
+    for (int i = 0; i < 8; ++i) reports.push_back({address(2, i % 4), true, can});
+    const offload::Tree tree = offload::grow(reports, true);
+    REQUIRE(tree.refusal.empty());
+    CHECK(tree.levels == (is_small ? std::vector{4, 2, 1} : std::vector{4, 1}));
+    CHECK(tree.top == (is_small ? address(5, 0) : address(3, 0)));
+    CHECK(tree.branches[7].num_above == (is_small ? 2 : 1));
+    CHECK(tree.branches[7].above[0] ==
+          (is_small ? innet::Parent{address(3, 1), 1, 2} : innet::Parent{address(3, 0), 3, 4}));
+    // What two levels add in another order than three.
+    CHECK((tree.order == offload::order_of_sums({address(2, 0), address(2, 1), address(2, 2),
+                                                 address(2, 3), address(2, 0), address(2, 1),
+                                                 address(2, 2), address(2, 3)})) != is_small);
+  }
+}
+
+TEST_CASE("switches that lead in a circle answer, and are asked no more than they were") {
+  Network network(3, kGood);
+  innet::AggregatorOptions options;
+  options.is_spine = true;
+  options.seed = 1;
+  std::vector<std::unique_ptr<Switch>> circle;
+  for (int i = 0; i < 3; ++i) {
+    options.spines = {address(3, (i + 1) % 3)};
+    circle.push_back(std::make_unique<Switch>(network, address(3, i), options));
+  }
+  Hosts hosts(network, std::vector<innet::Address>(2, address(3, 0)), true);
+  CHECK(hosts.enrol(1, 4).empty());
+  network.run_until(network.now_ns + 1'000'000'000);
+  std::uint64_t asked = 0;
+  for (auto& one : circle) asked += one->core->counters().queries;
+  // Each of a query's two copies up, and no more.
+  CHECK(asked <= 3 * circle[0]->core->counters().queries);
+}
+
+TEST_CASE("10,000 leaders under three levels of switches") {
+  World world(1, {10'000, 160, 3, 1}, kGood);
+  REQUIRE(world.hosts->enrol(1, 4) == "");
+  CHECK(world.hosts->num_levels == 3);
+  CHECK(world.operation(60, 1) == 0);
+  CHECK(world.tops[0]->core->counters().completed == 2);
 }
 
 TEST_CASE("a spine that is gone is not taken for the next group") {
@@ -459,17 +531,17 @@ TEST_CASE("addresses of both kinds survive packets and sockets") {
   for (const char* text : {"127.0.0.1:9000", "0.0.0.0:1", "255.255.255.255:65535", "[::1]:9000",
                            "[::]:1", "[2001:db8::ff00:42:8329]:4791", "[::10.1.2.3]:80"}) {
     INFO(text);
-    const auto address = innet::parse_address(text);
-    REQUIRE(address);
-    CHECK(innet::text(*address) == text);
-    CHECK(innet::from_socket(innet::to_socket(*address, innet::family_of(*address))) == *address);
-    CHECK(innet::from_socket(innet::to_socket(*address, AF_INET6)) == *address);
+    const auto one = innet::parse_address(text);
+    REQUIRE(one);
+    CHECK(innet::text(*one) == text);
+    CHECK(innet::from_socket(innet::to_socket(*one, innet::family_of(*one))) == *one);
+    CHECK(innet::from_socket(innet::to_socket(*one, AF_INET6)) == *one);
     innet::Branch branch;
-    branch.num_children = branch.num_siblings = 2;
+    branch.num_children = 2;
     branch.window = branch.lease_s = 1;
     branch.payload_bytes = 64;
-    branch.has_parent = true;
-    branch.parent = *address;
+    branch.num_above = 2;
+    branch.above = {innet::Parent{*one, 1, 2}, innet::Parent{address(3, 0), 0, 1}};
     CHECK(innet::decode_branch(innet::encode(branch)) == branch);
     innet::Capabilities can;
     can.max_children = 7;
@@ -477,9 +549,10 @@ TEST_CASE("addresses of both kinds survive packets and sockets") {
     can.free_groups = 99;
     can.slots = 1u << 31;
     can.free_slots = 3;
-    for (int i = 0; i < innet::kMaxSpines; ++i) {
+    for (int i = 0; i < innet::kMaxKnown; ++i) {
       auto& spine = can.spines.emplace_back();
-      spine.address = *address;
+      spine.below = static_cast<std::uint8_t>(i / 2);
+      spine.address = *one;
       spine.max_children = static_cast<std::uint16_t>(i + 1);
     }
     const auto bytes = innet::encode(can);

@@ -63,9 +63,11 @@ void print_application() {
   fmt::print("\n");
 }
 
-// The number of nodes from which on a method by switches is faster; 0: not up to 1024.
+constexpr int kMostNodes = 10'000;
+
+// The number of nodes from which on a method by switches is faster; 0: not up to kMostNodes.
 int pays_from(Method method, Method hosts, int processes, std::size_t bytes) {
-  for (int nodes = 2; nodes <= 1024; ++nodes)
+  for (int nodes = 2; nodes <= kMostNodes; ++nodes)
     if (predict_us(method, {nodes, processes, bytes}) <
         predict_us(hosts, {nodes, processes, bytes}))
       return nodes;
@@ -76,7 +78,7 @@ void print_pays() {
   fmt::print(
       "from how many nodes on switches are faster than hosts, all of whose processes exchange, "
       "and\n"
-      "than a hierarchy, whose leaders alone do (-: not up to 1024)\n"
+      "than a hierarchy, whose leaders alone do (-: not up to 10000)\n"
       "processes  bytes | node: hosts  hierarchy | socket: hosts  hierarchy\n");
   const auto text = [](int nodes) { return nodes == 0 ? "-" : std::to_string(nodes); };
   for (const int processes : {2, 8, 32, 64, 128})
@@ -86,6 +88,24 @@ void print_pays() {
                  text(pays_from(Method::node, Method::hierarchy, processes, bytes)),
                  text(pays_from(Method::socket, Method::hosts, processes, bytes)),
                  text(pays_from(Method::socket, Method::hierarchy, processes, bytes)));
+}
+
+// The switches that a group of so many leaders takes, with 64 children each, and its time.
+void print_large() {
+  fmt::print(
+      "\nlarge fabrics: 64 processes a node, 8 bytes, and the switches of 64 children that join "
+      "the "
+      "nodes'\nleaders; a third level is reckoned, as nothing was measured with one\n"
+      "nodes | switches  spines  above them |     hosts  hierarchy      node    socket (us)\n");
+  constexpr int kChildren = 64;
+  const auto above = [](int below) { return (below + kChildren - 1) / kChildren; };
+  for (const int nodes : {16, 64, 256, 1024, 4096, kMostNodes}) {
+    const int tors = above(nodes), spines = tors > 1 ? above(tors) : 0;
+    const auto us = [nodes](Method method) { return predict_us(method, {nodes, 64, 8}); };
+    fmt::print("{:5} | {:8}  {:6}  {:10} | {:9.2f}  {:9.2f} {:9.2f} {:9.2f}\n", nodes, tors, spines,
+               spines > 1 ? above(spines) : 0, us(Method::hosts), us(Method::hierarchy),
+               us(Method::node), us(Method::socket));
+  }
 }
 
 int draw(const std::string& file) {
@@ -151,5 +171,6 @@ int main(int argc, char** argv) {
   print_check();
   print_application();
   print_pays();
+  print_large();
   return plot.empty() ? 0 : draw(plot);
 }

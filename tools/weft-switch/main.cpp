@@ -102,7 +102,6 @@ int serve(const ServeOptions& options) {
   if (any) own->port = 0;
   AggregatorOptions core = options.core;
   core.is_spine = options.role == "spine";
-  if (core.is_spine && !options.spines.empty()) return fail("a spine has no spines above it");
   for (const std::string& text : options.spines) {
     const auto spine = parse_address(text);
     if (!spine) return fail("\"" + text + "\" is no ADDRESS:PORT or [IPV6]:PORT");
@@ -112,6 +111,8 @@ int serve(const ServeOptions& options) {
   if (!options.interfaces.empty() || !options.trunks.empty()) {
     if (own->is_ipv6) return fail("RoCEv2 is spoken over IPv4 alone: --listen ADDRESS:4791");
     if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
+    if (core.is_spine && !core.spines.empty())
+      return fail("between Ethernet interfaces a spine has no switch above it; by UDP it may");
     core.features |= kFeatureRoce;
     if (!core.spines.empty() && options.trunks.empty())
       return fail("--trunk INTERFACE says where the spine is");

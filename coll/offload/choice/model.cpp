@@ -7,6 +7,11 @@
 
 namespace weft::offload {
 
+namespace {
+// 64 switches of 64 children.
+constexpr int kMostOfTwoLevels = 64 * 64;
+}  // namespace
+
 Costs counts(Method method, const Case& given) noexcept {
   const double p = method == Method::socket ? given.processes / 2.0 : given.processes;
   const auto b = static_cast<double>(given.bytes);
@@ -14,9 +19,14 @@ Costs counts(Method method, const Case& given) noexcept {
     const double steps = std::log2(std::max(1, given.nodes));
     return {1, p, steps, steps * p, steps * b, steps * p * b, 0};
   }
-  // The hosts under a switch.
-  const double children = std::sqrt(std::max(1, given.nodes));
-  return {1, p, b, p * b, children, children * p, children * b};
+  // The hosts under a switch. What the switches take is fitted to two levels; of a third nothing
+  // was measured: it is reckoned as half as much again, the constant too, which is in part the
+  // hosts'.
+  const bool has_three = given.nodes > kMostOfTwoLevels;
+  const double levels = has_three ? 1.5 : 1;
+  const double children =
+      levels * (has_three ? std::cbrt(given.nodes) : std::sqrt(std::max(1, given.nodes)));
+  return {levels, p, b, p * b, children, children * p, children * b};
 }
 
 Costs fit(Method method, int most_nodes) {

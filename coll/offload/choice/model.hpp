@@ -7,7 +7,8 @@
 // Hosts: log2(nodes) exchanges, for which all processes of a node share its link; before and after,
 // processing that grows with the processes. Switches: once up and down, a switch taking its
 // children's packets one after the other; leaders first reduce for their node's (or socket's)
-// processes. Trees are square: as many switches as hosts under each.
+// processes. Trees are square: as many switches as hosts under each; from 4097 nodes on they have
+// three levels, with as many switches or hosts under each.
 #include <array>
 #include <cstddef>
 #include <vector>

@@ -57,12 +57,13 @@ local f = {
   num_spines = ProtoField.uint8("weft.num_spines", "Spines"),
   spine = ProtoField.ipv6("weft.spine", "Spine"),
   spine_port = ProtoField.uint16("weft.spine_port", "Port"),
+  below = ProtoField.uint8("weft.below", "Below"),
   answers = ProtoField.uint8("weft.spine_answers", "Answers"),
   num_children = ProtoField.uint8("weft.num_children", "Children"),
   ordered = ProtoField.uint8("weft.ordered", "In order"),
   window = ProtoField.uint16("weft.window", "Window"),
   lease = ProtoField.uint16("weft.lease", "Lease in seconds"),
-  has_parent = ProtoField.uint8("weft.has_parent", "Has a parent"),
+  num_above = ProtoField.uint8("weft.num_above", "Levels above"),
   parent = ProtoField.ipv6("weft.parent", "Parent"),
   parent_port = ProtoField.uint16("weft.parent_port", "Port"),
   child_at_parent = ProtoField.uint8("weft.child_at_parent", "Child number there"),
@@ -114,6 +115,7 @@ bodies[2] = function(take)
   for _ = 1, count and count:uint() or 0 do
     take(f.spine, 16)
     take(f.spine_port, 2)
+    take(f.below, 1)
     take(f.answers, 1)
     take(f.features, 1)
     take(f.element_mask, 4)
@@ -130,11 +132,13 @@ bodies[3] = function(take)
   take(f.window, 2)
   take(f.packet_bytes, 2)
   take(f.lease, 2)
-  take(f.has_parent, 1)
-  take(f.parent, 16)
-  take(f.parent_port, 2)
-  take(f.child_at_parent, 1)
-  take(f.num_siblings, 1)
+  local levels = take(f.num_above, 1)
+  for _ = 1, levels and levels:uint() or 0 do
+    take(f.parent, 16)
+    take(f.parent_port, 2)
+    take(f.child_at_parent, 1)
+    take(f.num_siblings, 1)
+  end
 end
 bodies[4] = function(take) take(f.window, 2) end
 

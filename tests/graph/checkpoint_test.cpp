@@ -256,7 +256,7 @@ TEST_CASE("core numbers and betweenness go on from every step") {
       small_world(), kOneWay, 3,
       [](const Graph& graph, const RunOptions& options, Betweenness& result) {
         const VertexId sources[] = {5, 80, 7, 200};
-        betweenness(graph, sources, options, result);
+        betweenness(graph, sources, {}, options, result);
       },
       [](const Graph&, const Betweenness& result, VertexId v) {
         return result.score[v] + result.num_steps;

@@ -22,7 +22,8 @@ assert 'mpi:p2p_order-3' in names.find('p2p_order') == names.find('tests/mpi/pro
 assert names.find('mpi:p2p_order-3') == {'mpi:p2p_order-3'}
 assert all(name.startswith('objstore/') for name in names.find('objstore'))
 if 'docs/site' in names.tests:  # not under the sanitizers
-    assert names.find('docs/use/tutorial/2-queue.md') == {'docs/site', 'docs/tasks', 'docs/tutorial'}
+    assert names.find('docs/use/tutorial/2-queue.md') == {'docs/site', 'docs/tasks', 'docs/tutorial',
+                                                          'docs/vertex-programs'}
 assert names.find('examples/osu/report') == {'compare'}
 assert names.find('tools/weft_page/chart.py') == {'compare', 'graph/paper'}
 assert not names.find('no such thing')

@@ -83,7 +83,11 @@ class Search {
         step_top_down();
       finish_step(bottom_up);
       if (total_.vertices == 0) return;
-      if (options_.saves_after(result_.num_steps)) options_.save(result_.num_steps);
+      if (options_.saves_after(result_.num_steps)) {
+        options_.save(result_.num_steps);
+        // In a bottom-up step others write into the result, which this rank may still be saving.
+        if constexpr (!kAlone) throw_if(graph_.job().barrier());
+      }
       edges_left_ -= std::min(edges_left_, total_.edges);
       const bool was = bottom_up;
       if (bottom_up)

@@ -133,3 +133,40 @@ TEST_CASE("algorithms whose vertices are taken over find what a serial computati
   });
   CHECK(wrong == 0);
 }
+
+TEST_CASE("a state is not changed by ranks that are further while one still saves it") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), some_edges(kNumVertices, 400000));
+  const VertexId source = 3;
+  const int num_ranks = GENERATE(2, 3);
+  const int slow = GENERATE(0, 1);
+  std::atomic<std::uint64_t> num_states{0}, wrong{0};
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(), with_threads(1));
+    RunOptions options;
+    options.wants_save = [](std::uint32_t) { return true; };
+    // Not collective: each rank looks at its own part.
+    const auto wait = [&] {
+      if (job.rank() == slow) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    };
+    Bfs search(graph);
+    options.save = [&](std::uint32_t step) {
+      wait();
+      ++num_states;
+      for (VertexId v = graph.first(); v < graph.last(); ++v)
+        wrong += search.parent[v] == kNoVertex || search.depth[v] <= step ? 0 : 1;
+    };
+    bfs(graph, source, options, search);
+    PageRank pages(graph);
+    std::vector<double> before(graph.num_owned());
+    options.save = [&](std::uint32_t) {
+      std::copy_n(pages.rank.data(), before.size(), before.data());
+      wait();
+      ++num_states;
+      wrong += std::equal(before.begin(), before.end(), pages.rank.data()) ? 0 : 1;
+    };
+    pagerank(graph, {.iterations = 4}, options, pages);
+  });
+  CHECK(num_states > 0);
+  CHECK(wrong == 0);
+}

@@ -15,8 +15,7 @@ Status share(transport::Job& job, const Buffer<T>& buffer, transport::RemoteMemo
   if (memory.bytes > 0 || buffer.empty()) return Code::ok;
   return job.share(buffer.data(), buffer.size() * sizeof(T), memory);
 }
-// A failure leaves it shared: the rows' memory stays, so a rank that still reads there does no
-// harm.
+// Nobody hears of a failure: the rows' memory stays, so a rank that still reads there does no harm.
 template <class T>
 void unshare(transport::Job& job, const Buffer<T>& buffer, const transport::RemoteMemory& memory) {
   if (memory.bytes > 0 && buffer.remote().bytes == 0) (void)job.unshare(memory);
@@ -24,7 +23,8 @@ void unshare(transport::Job& job, const Buffer<T>& buffer, const transport::Remo
 
 }  // namespace
 
-SharedRows::SharedRows(const Graph& graph, const Rows& rows) : graph_(graph), rows_(rows) {
+// An object by now, so its destructor runs if this throws.
+SharedRows::SharedRows(const Graph& graph, const Rows& rows) : SharedRows(graph, rows, Unshared()) {
   transport::Job& job = graph.job();
   if (job.size() == 1) return;
   Status status = share(job, rows.offsets, mine_.offsets);

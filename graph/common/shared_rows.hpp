@@ -44,6 +44,9 @@ class SharedRows {
   struct Remote {
     transport::RemoteMemory offsets, vertices;
   };
+  struct Unshared {};
+  SharedRows(const Graph& graph, const Rows& rows, Unshared) noexcept
+      : graph_(graph), rows_(rows) {}
   const Graph& graph_;
   const Rows& rows_;
   Remote mine_;

@@ -170,3 +170,36 @@ TEST_CASE("a state is not changed by ranks that are further while one still save
   CHECK(num_states > 0);
   CHECK(wrong == 0);
 }
+
+TEST_CASE("rows that cannot be shared, at one rank, leave nothing shared") {
+  const TemporaryFile file(".bin");
+  write_binary(file.path(), some_edges(kNumVertices, 60000));
+  std::atomic<int> num_refused{0}, failures{0};
+  on_ranks(2, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(), with_threads(1));
+    std::vector<transport::RemoteMemory> shared;
+    std::uint64_t word = 0;
+    // All that a rank may share, but one.
+    for (transport::RemoteMemory memory; job.rank() == 1 && job.share(&word, 8, memory).ok();)
+      shared.push_back(memory);
+    const auto free_one = [&] {
+      if (shared.empty()) return;
+      if (!job.unshare(shared.back()).ok()) ++failures;
+      shared.pop_back();
+    };
+    free_one();
+    try {
+      const SharedRows rows(graph, graph.out());
+    } catch (const Error& error) {
+      num_refused += error.status() == Code::no_memory ? 1 : 0;
+    }
+    free_one();
+    // Now there is room for both of its memories.
+    const SharedRows rows(graph, graph.out());
+    if (!job.barrier().ok()) ++failures;
+    for (const transport::RemoteMemory& memory : shared)
+      if (!job.unshare(memory).ok()) ++failures;
+  });
+  CHECK(num_refused == 2);
+  CHECK(failures == 0);
+}

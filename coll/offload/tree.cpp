@@ -95,8 +95,9 @@ std::vector<Way> ways_to(const Address& top, bool has_spines,
     for (const Way& way : of_tor) {
       if (!(way.top().address == top) || (way.above != nullptr) != has_spines) continue;
       const auto found = std::ranges::find(spines, way.spine->address, &Used::spine);
-      if (found != spines.end() && found->children == way.spine->max_children)
-        most = std::max(most, found->children);
+      const std::size_t children = found != spines.end() ? found->children : 0;
+      if (children >= way.spine->max_children)
+        most = std::max(most, children);
       else if (best == nullptr || best->room < way.room)
         best = &way;
     }

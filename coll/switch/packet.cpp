@@ -220,7 +220,8 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
   body.slots = read.number<std::uint32_t>();
   body.free_slots = read.number<std::uint32_t>();
   const auto spines = read.number<std::uint8_t>();
-  if (spines > kMaxKnown || body.role > 1 || body.payload_bytes > kMaxPayloadBytes)
+  if (spines > kMaxKnown || body.role > 1 || body.payload_bytes > kMaxPayloadBytes ||
+      body.max_children > kMaxChildren)
     return std::nullopt;
   for (int i = 0; i < spines; ++i) {
     auto& spine = body.spines.emplace_back();
@@ -233,7 +234,9 @@ std::optional<Capabilities> decode_capabilities(std::span<const std::byte> bytes
     spine.payload_bytes = read.number<std::uint16_t>();
     spine.max_children = read.number<std::uint16_t>();
     spine.free_groups = read.number<std::uint32_t>();
-    if (spine.payload_bytes > kMaxPayloadBytes || spine.below > i) return std::nullopt;
+    if (spine.payload_bytes > kMaxPayloadBytes || spine.max_children > kMaxChildren ||
+        spine.below > i)
+      return std::nullopt;
   }
   if (!read.ok() || !read.rest().empty()) return std::nullopt;
   return body;

@@ -589,6 +589,17 @@ TEST_CASE("a group has no more children than its switches say, and addresses of 
   CHECK(refusal(9, 2, 2) == "5 leaders are more than the switch 10.2.0.0:1000 takes, 4");
   CHECK(refusal(9, 3, 3).empty());
   CHECK(refusal(9, 3, 2) == "3 switches are more than a spine takes, 2");
+  CHECK(refusal(9, 3, 1) == "3 switches are more than a spine takes, 1");
+  CHECK(refusal(9, 3, 0) == "no spine with room answers to the switches of all nodes");
+  // Nor has a switch more than the protocol has numbers for, whatever it says.
+  for (const std::uint16_t children : {64, 65, 300, 65535}) {
+    innet::Capabilities own = can, spine = can;
+    own.max_children = above.max_children = children;
+    spine.spines = {above};
+    const bool is_read = children <= innet::kMaxChildren;
+    CHECK(innet::decode_capabilities(innet::encode(own)).has_value() == is_read);
+    CHECK(innet::decode_capabilities(innet::encode(spine)).has_value() == is_read);
+  }
   const std::vector<offload::Report> mixed{{*innet::parse_address("10.0.0.1:9000"), true, can},
                                            {*innet::parse_address("[fd00::1]:9000"), true, can}};
   CHECK(offload::grow(mixed, true).refusal ==

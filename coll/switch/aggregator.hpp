@@ -112,6 +112,8 @@ class Aggregator {
   std::vector<Capabilities::Spine> spines_;                     // each spine's last answer
   std::vector<std::vector<Capabilities::Spine>> above_spines_;  // what each said is above it
   std::vector<std::uint64_t> spines_answered_ns_;               // the time of that answer
+  // The time when the last query was passed on, by how many switches it had passed; 0: never.
+  std::array<std::uint64_t, kMaxAbove> passed_on_ns_{};
   std::mt19937_64 random_;
   std::array<std::byte, kMaxPacketBytes> out_;
 };

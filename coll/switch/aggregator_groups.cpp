@@ -10,6 +10,8 @@ namespace weft::innet {
 namespace {
 // A spine counts as present for this time after its answer.
 constexpr std::uint64_t kAnswerHoldsNs = 1'000'000'000;
+// Queries are passed on no more often: hosts repeat theirs half as often.
+constexpr std::uint64_t kPassOnEveryNs = 5'000'000;
 }  // namespace
 
 Aggregator::Aggregator(AggregatorOptions options, Wire& wire)
@@ -34,13 +36,17 @@ void Aggregator::on_query(const Address& from, const Packet& packet, std::uint64
   ++counters_.queries;
   if (packet.payload.size() != kQueryBytes) return void(++counters_.malformed);
   // A spine's answer is for this switch, and no packet waits for it: the host repeats its query. A
-  // query counts the switches that it has passed, so that it ends where they lead in a circle.
-  for (const Address& spine : options_.spines) {
-    if (packet.header.slot >= kMaxAbove) break;
+  // query counts the switches that it has passed, so that it ends where they lead in a circle. One
+  // would be 72 to eight spines that have eight switches above each: many hosts' are passed on
+  // once.
+  const std::size_t passed = packet.header.slot;
+  if (passed < kMaxAbove &&
+      (passed_on_ns_[passed] == 0 || now_ns - passed_on_ns_[passed] >= kPassOnEveryNs)) {
+    passed_on_ns_[passed] = now_ns;
     Header header;
     header.kind = Kind::query;
-    header.slot = static_cast<std::uint16_t>(packet.header.slot + 1);
-    put(spine, header, packet.payload);
+    header.slot = static_cast<std::uint16_t>(passed + 1);
+    for (const Address& spine : options_.spines) put(spine, header, packet.payload);
   }
   Capabilities body;
   body.role = options_.is_spine ? 1 : 0;

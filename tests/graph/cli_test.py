@@ -221,8 +221,8 @@ class Cli(unittest.TestCase):
                         self.good('verify', 'pagerank', 'g.bin', 'r', *options)
             self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', *other)
             self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', '--iterations', '12')
-            # The last state stays, as the result cannot be written.
-            self.run_it('pagerank', 'g.bin', *options, '--checkpoint', 'c', '--checkpoint-every', '0', '--out', 'absent/r')
+            # The last state stays, as the result cannot be written over a folder.
+            self.run_it('pagerank', 'g.bin', *options, '--checkpoint', 'c', '--checkpoint-every', '0', '--out', '.')
             self.bad('is of the run "pagerank', 'pagerank', 'g.bin', '--iterations', '12', '--checkpoint', 'c', ranks=2)
             self.bad('is of the run "pagerank', 'pagerank', 'g.bin', *other, '--checkpoint', 'c')
             resumed = self.good('pagerank', 'g.bin', *options, '--checkpoint', 'c', ranks=2)
@@ -304,6 +304,8 @@ class Cli(unittest.TestCase):
     def test_checkpoints(self):
         self.good('generate', 'grid', 'grid.bin', '--width', '40', '--height', '5')
         self.good('generate', 'rmat', 'rmat.bin', '--scale', '10')
+        for folder in ('taken', 'taken.3'):
+            os.mkdir(self.path(folder))
         for algorithm, graph, options, modes in (
                 ('bfs', 'grid.bin', ['--source', '3'], MODES),
                 ('bfs', 'grid.bin', ['--source', '3,5,4'], ['push', 'auto']),
@@ -320,8 +322,8 @@ class Cli(unittest.TestCase):
                 for mode, ranks in zip(modes * 2, (1, 3)):
                     with self.subTest(algorithm=algorithm, options=options, first_mode=first_mode, mode=mode):
                         words = [] if first_mode is None else ['--mode', first_mode]
-                        # The last state stays, as the result cannot be written.
-                        done = self.run_it(algorithm, graph, *options, *words, '--checkpoint', 'c', '--out', 'absent/r',
+                        # The last state stays, as the result cannot be written over a folder.
+                        done = self.run_it(algorithm, graph, *options, *words, '--checkpoint', 'c', '--out', 'taken',
                                            '--checkpoint-every', '0', ranks=2)
                         self.assertEqual(done.returncode, 2)
                         words = [] if mode is None else ['--mode', mode]
@@ -485,7 +487,9 @@ class Cli(unittest.TestCase):
         self.bad('for one process', 'convert', 'g.el', 'g.bin', ranks=2)
         for name in ('short.mtx', 'half.mtx'):
             self.bad('its header promises 2', 'convert', name, 'new.bin')
-        self.bad('cannot create', 'wcc', 'g.el', '--out', 'absent/result', ranks=2)
+        # Said before the graph is read, which is not there.
+        for words in (['--out', 'absent/result'], ['--checkpoint', 'absent/state']):
+            self.bad(f'{words[1]}: cannot create it: No such file', 'cdlp', 'absent.el', *words, ranks=2)
         # Negative weights do not matter where none is asked for.
         self.good('bfs', 'negative.wel', '--source', '0')
 
@@ -963,7 +967,7 @@ class Cli(unittest.TestCase):
                         saves = ['--checkpoint', 'c', '--checkpoint-every', '0']
                         if '--undirected' not in ways or algorithm == 'sssp':
                             continue
-                        done = self.run_it(algorithm, 'g.el', *options, *ways, *saves, '--out', 'absent/r', ranks=ranks)
+                        done = self.run_it(algorithm, 'g.el', *options, *ways, *saves, '--out', '.', ranks=ranks)
                         self.assertEqual(done.returncode, 2)
                         self.good(algorithm, 'g.el', *options, *ways, *saves, '--out', 'r', ranks=ranks)
                         self.good('verify', algorithm, 'g.el', 'r', *options, *checks)

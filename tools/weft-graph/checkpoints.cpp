@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <cstdio>
+#include <charconv>
 #include <ctime>
 #include <filesystem>
 
@@ -25,7 +25,7 @@ std::string run_of(const RunArguments& arguments, const std::vector<VertexId>& s
     text += ",... (" + std::to_string(sources.size()) + ", hash " + std::to_string(sum) + ")";
   const auto add_number = [&](const char* option, double value) {
     char number[40];
-    std::snprintf(number, sizeof number, "%.17g", value);
+    *std::to_chars(number, number + sizeof number - 1, value).ptr = '\0';  // the shortest
     text.append(option).append(number);
   };
   if (arguments.algorithm == "pagerank") {

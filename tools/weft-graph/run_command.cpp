@@ -203,6 +203,18 @@ void remove_checkpoint(const RunArguments& arguments) {
     arguments.load.note("cannot remove the checkpoint " + path + ": " + std::strerror(errno));
 }
 
+// The folders of files that rank 0 writes later: what is wrong with them is said before the work.
+Status check_folders(const RunArguments& arguments) {
+  for (const std::string& path : {arguments.out, checkpoint_path(arguments)}) {
+    if (path.empty()) continue;
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    if (access(folder.c_str(), W_OK | X_OK) != 0)
+      return {Code::not_permitted, path + ": cannot create it: " + std::strerror(errno)};
+  }
+  return Code::ok;
+}
+
 }  // namespace
 
 ResidentMemory resident_memory() {
@@ -241,6 +253,7 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
       !arguments.given.contains("--alpha"))
     arguments.load.alpha = 0;
   arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
+  throw_together(job, job.rank() == 0 ? check_folders(arguments) : Status());
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);
   const double load_seconds = seconds_since(start);

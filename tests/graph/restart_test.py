@@ -239,6 +239,18 @@ class Restart(unittest.TestCase):
         self.assertIn('weft-graph: goes on from c of ', done.stderr)
         self.verify('rmat', words, 'result')
 
+    def test_results_of_ended_searches_stay_where_they_are(self):
+        words = ['sssp', '--source', '0,7']
+        os.mkdir(self.path('result.7'))  # the second cannot be written
+        self.run_it(*self.command('grid', words, '--out', 'result'), status=2)
+        self.verify('grid', ['sssp', '--source', '0'], 'result.0')
+        for more in ([], ['--out', 'other'], ['--out', 'result', '--out-format', 'binary']):
+            self.refused(['c: is of the run "sssp --source 0,7 --out result"'], *self.command('grid', words, *more))
+        os.rmdir(self.path('result.7'))
+        done = self.run_it(*self.command('grid', words, '--out', 'result'))
+        self.assertIn('weft-graph: goes on from c of ', done.stderr)
+        self.verify('grid', ['sssp', '--source', '7'], 'result.7')
+
     def test_states_are_saved_by_time(self):
         words = [self.graph('rmat'), '--checkpoint', 'c', '--checkpoint-every', '1']
         job = self.start([WEFTRUN, '-n', str(RANKS), '--timeout', str(DEADLINE_S), GRAPH, 'pagerank', *words,

@@ -37,6 +37,11 @@ std::string run_of(const RunArguments& arguments, const std::vector<VertexId>& s
   if (arguments.algorithm == "betweenness" && !arguments.betweenness.scaled) text += " --unscaled";
   // Without, they are not counted for each vertex.
   if (arguments.algorithm == "triangles" && !arguments.out.empty()) text += " --out";
+  // A search that has ended has written its result, and does not do so again.
+  if (has_search_of_each(arguments.algorithm) && sources.size() > 1 && !arguments.out.empty()) {
+    text.append(" --out ").append(arguments.out);
+    if (arguments.out_format == ResultFormat::binary) text += " --out-format binary";
+  }
   return text;
 }
 

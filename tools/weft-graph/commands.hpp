@@ -38,8 +38,12 @@ struct RunArguments {
 inline bool has_modes(std::string_view algorithm) {
   return algorithm == "bfs" || algorithm == "sssp" || algorithm == "pagerank" || algorithm == "wcc";
 }
+// Whether it runs once for each source; the others that have sources run once for all.
+inline bool has_search_of_each(std::string_view algorithm) {
+  return algorithm == "bfs" || algorithm == "sssp";
+}
 inline bool needs_sources(std::string_view algorithm) {
-  return algorithm == "bfs" || algorithm == "sssp" || algorithm == "betweenness";
+  return has_search_of_each(algorithm) || algorithm == "betweenness";
 }
 inline bool has_sources(std::string_view algorithm) {
   return needs_sources(algorithm) || algorithm == "pagerank";

@@ -104,10 +104,12 @@ Launcher::~Launcher() {
 }
 
 Status Launcher::start() {
-  if (!options_.folder.empty() && chdir(options_.folder.c_str()) != 0)
+  // This process is there, and has the path, when it starts the job again.
+  const bool is_first = !options_.is_restarted;
+  if (is_first && !options_.folder.empty() && chdir(options_.folder.c_str()) != 0)
     return {Code::not_found,
             fmt::format("cannot go to the folder {}: {}", options_.folder, strerror(errno))};
-  if (!options_.path.empty()) {
+  if (is_first && !options_.path.empty()) {
     const char* path = getenv("PATH");
     setenv("PATH",
            fmt::format("{}:{}", options_.path, path != nullptr ? path : "/bin:/usr/bin").c_str(),

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -121,6 +122,15 @@ TEST_CASE("a job that has lost a process starts again, as often as it may") {
     CHECK(run.wait() == 137);
     CHECK(has(run.err(), "(restart 1 of 1)"));
     CHECK(!has(run.out(), "done by 1"));  // rank 0 may come to it in both starts
+  }
+  SECTION("with the same environment, and in the same folder") {
+    Process run(weftrun({"-n", "2", "--restart", "2", "--wdir", "..", "--path", "/no/where"},
+                        shell(twice + "echo $(pwd -P) $PATH")));
+    CHECK(run.wait() == 0);
+    CHECK(has(run.err(), "(restart 2 of 2)"));
+    const std::string above = std::filesystem::current_path().parent_path();
+    CHECK(has(run.out(), above + " /no/where:"));
+    CHECK(!has(run.out(), "/no/where:/no/where"));
   }
   SECTION("with signals as they were, and within its time") {
     Process run(weftrun({"-n", "2", "--restart", "5", "--timeout", "3"},

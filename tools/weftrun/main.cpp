@@ -84,7 +84,6 @@ int main(int argc, char** argv) try {
     options.spent_s +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (options.timeout_s > 0 && options.spent_s >= options.timeout_s) return exit_status;
-    options.folder.clear();  // this process is there by now
     options.is_restarted = true;
     fprintf(stderr, "weftrun: starting the job again (restart %d of %d)\n", restart,
             options.restarts);

@@ -168,7 +168,8 @@ class Brandes {
     });
     add_to_owners(graph_, sums_, touched_);
     // Threads' parts begin with words of the set.
-    const std::uint64_t first_word = graph_.first() / 64, end_word = (graph_.last() + 63) / 64;
+    const std::uint64_t first_word = graph_.first() / 64,
+                        end_word = (std::uint64_t{graph_.last()} + 63) / 64;
     detail::WorkCounter work(end_word - first_word, {.grain = 64}, graph_.num_threads());
     graph_.team().run([&](int thread) {
       work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {

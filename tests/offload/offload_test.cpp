@@ -636,6 +636,29 @@ TEST_CASE("a switch that takes fewer children says so, and the hosts compute for
   CHECK(has(conform.out(), "ok     a group of more children than it takes is refused"));
 }
 
+TEST_CASE("a switch does not start under a spine that it could not hear") {
+  struct Wrong {
+    std::vector<std::string> options;
+    const char* why;
+  };
+  const char* const kinds = "one is an address of IPv4, the other of IPv6";
+  const char* const roce = "between Ethernet interfaces it is at ADDRESS:4791";
+  for (const Wrong& wrong :
+       {Wrong{{"--listen", "127.0.0.1:0", "--spine", "[::1]:9000"}, kinds},
+        Wrong{{"--listen", "[::1]:0", "--spine", "[::1]:9000", "--spine", "10.0.0.1:9000"}, kinds},
+        Wrong{{"--listen", "10.0.0.1:4791", "--trunk", "lo", "--spine", "[fd00::1]:4791"}, roce},
+        Wrong{{"--listen", "10.0.0.1:4791", "--trunk", "lo", "--spine", "10.0.0.2:9000"}, roce}}) {
+    std::vector<std::string> words{kSwitch, "serve"};
+    words.insert(words.end(), wrong.options.begin(), wrong.options.end());
+    Process process(words);
+    CHECK(process.wait() == 2);
+    INFO(process.err());
+    CHECK(has(process.err(), wrong.why));
+  }
+  for (const char* spine : {"[::1]:9000", "127.0.0.1:9000"})
+    SwitchProcess({"--listen", "[::]:0", "--spine", spine}).kill();
+}
+
 TEST_CASE("a switch sleeps when idle, and tells what it did") {
   World world({3, 1, 1, 1, 0});
   auto run = world.start("node", {"3", "30", "2000"}, "warn", "30000");

@@ -92,6 +92,21 @@ int run(const ServeOptions& options, const AggregatorOptions& core, Port& port,
   }
 }
 
+// Returns why a switch at its own address and those above it could not hear each other; empty: they
+// can.
+std::string spine_problem(const Address& own, const std::vector<Address>& spines, bool by_roce) {
+  const bool hears_both = own.is_ipv6 && own.ipv6 == std::array<std::uint8_t, 16>{};
+  for (const Address& spine : spines) {
+    if (by_roce && (spine.is_ipv6 || spine.port != kRocePort))
+      return "the spine " + text(spine) + " is not heard: between Ethernet interfaces it is at " +
+             "ADDRESS:4791, by RoCEv2 over IPv4";
+    if (spine.is_ipv6 != own.is_ipv6 && !hears_both)
+      return "the spine " + text(spine) + " is not heard at " + text(own) +
+             ": one is an address of IPv4, the other of IPv6; --listen [::]:PORT hears both";
+  }
+  return {};
+}
+
 int serve(const ServeOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);  // a switch outlives the reader of its log
   server::set_log("weft-switch", options.log_format);
@@ -108,7 +123,10 @@ int serve(const ServeOptions& options) {
     core.spines.push_back(*spine);
   }
   if (core.spines.size() > kMaxSpines) return fail("more than 8 spines");
-  if (!options.interfaces.empty() || !options.trunks.empty()) {
+  const bool by_roce = !options.interfaces.empty() || !options.trunks.empty();
+  if (const std::string why = spine_problem(*own, core.spines, by_roce); !why.empty())
+    return fail(why);
+  if (by_roce) {
     if (own->is_ipv6) return fail("RoCEv2 is spoken over IPv4 alone: --listen ADDRESS:4791");
     if (own->port != kRocePort) return fail("RoCEv2 is spoken at port 4791: --listen ADDRESS:4791");
     if (core.is_spine && !core.spines.empty())

@@ -50,9 +50,9 @@ Code VertexBlocks::take_from(int distance, int thread, VertexBlock& block) noexc
   const int victim = (job.rank() + distance) % job.size();
   const transport::RemoteMemory word =
       remotes_[static_cast<std::size_t>(victim)].part(phase_ % 2 * sizeof(std::uint64_t), 8);
-  std::uint64_t found = 0;
-  const Code code = job.rdma_read(thread, word, &found, sizeof found);
-  if (code != Code::ok || TaskRange::num_left(found) <= kLeft) return code;
+  // A word that others change is read by an operation that is atomic against theirs.
+  const transport::Fetched found = job.fetch_add(thread, word, 0);
+  if (found.code != Code::ok || TaskRange::num_left(found.value) <= kLeft) return found.code;
   const transport::Fetched fetched = job.fetch_add(thread, word, TaskRange::from_back(1));
   if (fetched.code != Code::ok) return fetched.code;
   const TaskClaim claim = TaskRange::took_back(fetched.value, 1);

@@ -1,7 +1,7 @@
 #pragma once
 // VertexBlocks: a phase in which every vertex is visited once, shared out to the threads of all
 // ranks. A rank's own threads take its vertices in blocks from the front; ranks that have done
-// theirs take blocks of others from the back, each by a read and a fetch_add: migration, as section
+// theirs take blocks of others from the back, each by two fetch_adds: migration, as section
 // 5.2 of the RGraph paper has it for lists of active vertices. So a rank whose core is slower, or
 // has other work, does fewer of its vertices, and none waits for it longer than for a block.
 //

@@ -38,20 +38,16 @@ SharedRows::~SharedRows() {
   unshare(graph_.job(), rows_.offsets, mine_.offsets);
 }
 
-Code SharedRows::read_offsets(int thread, int owner, VertexId first, VertexId last,
-                              std::vector<std::uint64_t>& offsets) const {
-  const auto o = static_cast<std::size_t>(owner);
-  offsets.resize(static_cast<std::size_t>(last - first) + 1);
-  const std::size_t bytes = offsets.size() * sizeof(std::uint64_t);
-  const std::uint64_t at = std::uint64_t{first - graph_.cut()[o]} * sizeof(std::uint64_t);
-  return graph_.job().rdma_read(thread, remotes_[o].offsets.part(at, bytes), offsets.data(), bytes);
-}
-
 Code SharedRows::read(int thread, int owner, VertexId first, VertexId last, Copy& copy,
                       RowRange& rows) const {
-  if (const Code code = read_offsets(thread, owner, first, last, copy.offsets); code != Code::ok)
-    return code;
-  const transport::RemoteMemory& vertices = remotes_[static_cast<std::size_t>(owner)].vertices;
+  const auto o = static_cast<std::size_t>(owner);
+  copy.offsets.resize(static_cast<std::size_t>(last - first) + 1);
+  const std::size_t offset_bytes = copy.offsets.size() * sizeof(std::uint64_t);
+  const std::uint64_t at = std::uint64_t{first - graph_.cut()[o]} * sizeof(std::uint64_t);
+  const Code code = graph_.job().rdma_read(thread, remotes_[o].offsets.part(at, offset_bytes),
+                                           copy.offsets.data(), offset_bytes);
+  if (code != Code::ok) return code;
+  const transport::RemoteMemory& vertices = remotes_[o].vertices;
   const std::uint64_t begin = copy.offsets.front(), end = copy.offsets.back();
   if (!std::is_sorted(copy.offsets.begin(), copy.offsets.end()) ||
       end > vertices.bytes / sizeof(VertexId))

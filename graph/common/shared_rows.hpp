@@ -36,9 +36,6 @@ class SharedRows {
   // Reads those of the owner's vertices [first, last): any thread, with its number. Codes are those
   // of Job::rdma_read, and corrupt.
   Code read(int thread, int owner, VertexId first, VertexId last, Copy& copy, RowRange& rows) const;
-  // The offsets alone, whose differences are the rows' lengths.
-  Code read_offsets(int thread, int owner, VertexId first, VertexId last,
-                    std::vector<std::uint64_t>& offsets) const;
 
  private:
   struct Remote {

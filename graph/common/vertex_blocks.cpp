@@ -1,6 +1,7 @@
 #include "vertex_blocks.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "graph/common/agree.hpp"
 

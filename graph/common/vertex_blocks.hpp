@@ -11,11 +11,10 @@
 // Phases alternate between two words of task_range.hpp. A rank opens a phase before the collective
 // call that begins it, which none passes before all have opened theirs; the word of the phase
 // before is left alone until then, so no claim of one phase gets a block of another.
-#include <atomic>
-#include <utility>
 #include <vector>
 
 #include "weft/graph/graph.hpp"
+#include "weft/graph/owned_array.hpp"
 #include "weft/graph/task_range.hpp"
 
 namespace weft::graph {
@@ -23,7 +22,17 @@ namespace weft::graph {
 struct VertexBlock {
   int owner = -1;
   VertexId first = 0, last = 0;
+  std::size_t size() const noexcept { return last - first; }
 };
+
+// The location of the values of another rank's block.
+template <class T>
+transport::RemoteMemory part_of(const Graph& graph, const OwnedArray<T>& values,
+                                const VertexBlock& block) {
+  const auto owner = static_cast<std::size_t>(block.owner);
+  return values.remotes()[owner].part(std::uint64_t{block.first - graph.cut()[owner]} * sizeof(T),
+                                      block.size() * sizeof(T));
+}
 
 class VertexBlocks {
  public:
@@ -50,8 +59,7 @@ class VertexBlocks {
         ++distance;
         continue;
       }
-      graph_.migration_counts().tasks.fetch_add(block.last - block.first,
-                                                std::memory_order_relaxed);
+      graph_.migration_counts().tasks.fetch_add(block.size(), std::memory_order_relaxed);
       if (const Code code = visit(block); code != Code::ok) return code;
     }
     return Code::ok;

@@ -295,7 +295,7 @@ class Search {
               const BlockState& state, std::uint64_t& num_found) const {
     // Most rows are left at their first edge, so the time is that of its way to the cache.
     constexpr std::size_t kAhead = 16;
-    const std::size_t size = block.last - block.first;
+    const std::size_t size = block.size();
     const std::uint64_t* const frontier = front.words.data();
     for (std::size_t i = 0; i < size;) {
       std::uint64_t bits = 0;
@@ -329,21 +329,19 @@ class Search {
   Code search_other(int thread, const VertexBlock& block, const FrontierBits& front,
                     const FrontierBits& next, OtherBlock& other, std::uint64_t& num_found) {
     transport::Job& job = graph_.job();
-    const auto owner = static_cast<std::size_t>(block.owner);
-    const std::uint64_t row = block.first - graph_.cut()[owner], size = block.last - block.first;
-    const auto parent =
-        result_.parent.remotes()[owner].part(row * sizeof(VertexId), size * sizeof(VertexId));
+    const std::size_t size = block.size();
+    const auto parent = part_of(graph_, result_.parent, block);
     Code code = job.rdma_read(thread, parent, other.parent, size * sizeof(VertexId));
     if (code != Code::ok) return code;
     const std::uint64_t first_word = block.first / 64;
     const std::uint64_t num_words = (block.last - 1) / 64 + 1 - first_word;
-    const auto bits = next.remotes[owner].part(first_word * 8, num_words * 8);
+    const auto bits =
+        next.remotes[static_cast<std::size_t>(block.owner)].part(first_word * 8, num_words * 8);
     if (std::find(other.parent, other.parent + size, kNoVertex) == other.parent + size) {
       std::fill_n(other.bits, num_words, 0);
       return job.rdma_write(thread, bits, other.bits, num_words * 8);
     }
-    const auto depth = result_.depth.remotes()[owner].part(row * sizeof(std::uint32_t),
-                                                           size * sizeof(std::uint32_t));
+    const auto depth = part_of(graph_, result_.depth, block);
     RowRange in;
     code = job.rdma_read(thread, depth, other.depth, size * sizeof(std::uint32_t));
     if (code == Code::ok)

@@ -140,7 +140,7 @@ class Propagation {
     const auto size_of = [](const RowRange& rows, std::size_t i) {
       return rows.offsets == nullptr ? 0 : rows.offsets[i + 1] - rows.offsets[i];
     };
-    for (std::size_t i = 0; i < block.last - block.first; ++i) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
       const VertexId old = labels[block.first + i];
       const std::uint64_t num_out = size_of(out, i), num_in = size_of(in, i);
       to[i] = old;
@@ -165,10 +165,8 @@ class Propagation {
     if (code != Code::ok) return code;
     VertexId result[VertexBlocks::kSize];
     vote(block, out, in, labels, result, worker);
-    const auto owner = static_cast<std::size_t>(block.owner);
-    const std::size_t bytes = (block.last - block.first) * sizeof(VertexId);
-    const std::uint64_t at = std::uint64_t{block.first - graph_.cut()[owner]} * sizeof(VertexId);
-    return graph_.job().rdma_write(thread, to.remotes()[owner].part(at, bytes), result, bytes);
+    return graph_.job().rdma_write(thread, part_of(graph_, to, block), result,
+                                   block.size() * sizeof(VertexId));
   }
 
   const Graph& graph_;

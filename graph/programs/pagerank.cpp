@@ -6,7 +6,6 @@
 // A rank that is done takes over blocks of vertices of others (vertex_blocks.hpp), and writes the
 // new values into their owners' arrays.
 #include <cmath>
-#include <memory>
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
@@ -183,12 +182,10 @@ class Puller {
     if (const Code code = rows_.read(thread, block.owner, block.first, block.last, copy, rows);
         code != Code::ok)
       return code;
-    const std::size_t size = block.last - block.first, bytes = size * sizeof(double);
+    const std::size_t bytes = block.size() * sizeof(double);
     double scale[VertexBlocks::kSize], rank[VertexBlocks::kSize], result[VertexBlocks::kSize];
     const auto part = [&](const OwnedArray<double>& array) {
-      const auto owner = static_cast<std::size_t>(block.owner);
-      return array.remotes()[owner].part(
-          std::uint64_t{block.first - graph_.cut()[owner]} * sizeof(double), bytes);
+      return part_of(graph_, array, block);
     };
     transport::Job& job = graph_.job();
     Code code = job.rdma_read(thread, part(scale_), scale, bytes);

@@ -135,9 +135,10 @@ void triangles(const Graph& graph, const TriangleOptions& rules, const RunOption
     for (const ThreadCount& part : sums) sum += part.value;
     return sum;
   };
-  if (options.resume_step > 0)
-    sums[0].value =
-        std::accumulate(result.of_vertex.data(), result.of_vertex.data() + size, std::uint64_t{0});
+  const auto sum_of_vertices = [&] {
+    return std::accumulate(result.of_vertex.data(), result.of_vertex.data() + size,
+                           std::uint64_t{0});
+  };
   if (rules.per_vertex) {
     VertexArray<std::uint64_t> of_vertex(graph, 0);
     if (options.resume_step > 0) std::copy_n(result.of_vertex.data(), size, &of_vertex[first]);
@@ -147,13 +148,10 @@ void triangles(const Graph& graph, const TriangleOptions& rules, const RunOption
     };
     result.num_steps = rows.for_triangles(
         "triangles", options, result.searched,
-        [&](int thread, VertexId v, std::uint64_t amount) {
-          atomic_add(of_vertex[v], amount);
-          sums[static_cast<std::size_t>(thread)].value += amount;
-        },
-        keep);
+        [&](int, VertexId v, std::uint64_t amount) { atomic_add(of_vertex[v], amount); }, keep);
     keep();
   } else {
+    if (options.resume_step > 0) sums[0].value = sum_of_vertices();
     std::fill_n(result.of_vertex.data(), size, 0);
     result.num_steps =
         rows.for_triangles("triangles", options, result.searched, AddToCounts{sums}, [&] {
@@ -161,7 +159,7 @@ void triangles(const Graph& graph, const TriangleOptions& rules, const RunOption
           if (size > 0) result.of_vertex[first] = sum_of();
         });
   }
-  std::uint64_t sum = sum_of();
+  std::uint64_t sum = rules.per_vertex ? sum_of_vertices() : sum_of();
   throw_if(graph.job().all_reduce(sum, std::plus<>()));
   result.total = sum / 3;  // each was added at its three vertices
 }

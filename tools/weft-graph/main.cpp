@@ -54,8 +54,7 @@ void add_shares(cli::Command& command, LoadOptions& load) {
   command
       .option("--alpha", load.alpha,
               "weight of a vertex, in edges, in the cut (1); 0: max(1, |E| / |V|), as in the "
-              "paper, and "
-              "so for bfs and sssp in its mode")
+              "paper, and so for bfs and sssp in its mode")
       .not_negative();
   command.flag("!--no-bind", load.bind_threads, "do not bind threads to cores");
   command.flag("--equal-cut", load.equal_cut, "the same number of vertices for each process");

@@ -50,8 +50,8 @@ class Search {
         first_(graph.first()),
         num_owned_(graph.num_owned()),
         shared_(graph.num_threads() > 1),
-        queue_(nullptr, num_owned_),
-        next_queue_(nullptr, num_owned_),
+        queue_(std::make_unique_for_overwrite<VertexId[]>(num_owned_)),
+        next_queue_(std::make_unique_for_overwrite<VertexId[]>(num_owned_)),
         bits_{FrontierBits(graph), FrontierBits(graph)},
         seen_(graph),
         ended_(static_cast<std::size_t>(graph.num_threads())) {
@@ -171,7 +171,7 @@ class Search {
     }
     void flush() {
       const std::uint64_t at = search_.next_size_.fetch_add(size_, std::memory_order_relaxed);
-      std::copy_n(buffer_, size_, search_.next_queue_.data() + at);
+      std::copy_n(buffer_, size_, search_.next_queue_.get() + at);
       size_ = 0;
     }
     ~Finds() {
@@ -501,7 +501,8 @@ class Search {
   VertexId first_;
   std::uint64_t num_owned_;
   bool shared_;
-  Buffer<VertexId> queue_, next_queue_;
+  // From malloc, which keeps their pages from one search to the next.
+  std::unique_ptr<VertexId[]> queue_, next_queue_;
   std::uint64_t queue_size_ = 0;
   std::atomic<std::uint64_t> next_size_{0}, next_edges_{0};
   FrontierBits bits_[2];

@@ -50,8 +50,8 @@ class Search {
         first_(graph.first()),
         num_owned_(graph.num_owned()),
         shared_(graph.num_threads() > 1),
-        queue_(nullptr, num_owned_),
-        next_queue_(nullptr, num_owned_),
+        queue_(std::make_unique_for_overwrite<VertexId[]>(num_owned_)),
+        next_queue_(std::make_unique_for_overwrite<VertexId[]>(num_owned_)),
         bits_{FrontierBits(graph), FrontierBits(graph)},
         seen_(graph),
         ended_(static_cast<std::size_t>(graph.num_threads())) {
@@ -171,7 +171,7 @@ class Search {
     }
     void flush() {
       const std::uint64_t at = search_.next_size_.fetch_add(size_, std::memory_order_relaxed);
-      std::copy_n(buffer_, size_, search_.next_queue_.data() + at);
+      std::copy_n(buffer_, size_, search_.next_queue_.get() + at);
       size_ = 0;
     }
     ~Finds() {
@@ -293,29 +293,33 @@ class Search {
 
   void search(const VertexBlock& block, const RowRange& in, const FrontierBits& front,
               const BlockState& state, std::uint64_t& num_found) const {
-    // Most rows are left at their first edge, so the time is that of its way to the cache.
-    constexpr std::size_t kAhead = 16;
     const std::size_t size = block.size();
+    const std::uint64_t first_word = block.first / 64;
+    std::fill_n(state.bits, (block.last - 1) / 64 + 1 - first_word, 0);
+    // Without branches, which nothing could predict.
+    std::uint16_t open[VertexBlocks::kSize];
+    std::size_t num_open = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      open[num_open] = static_cast<std::uint16_t>(i);
+      num_open += static_cast<std::size_t>(state.parent[i] == kNoVertex);
+    }
+    // Most rows are left at their first edge, so the time is that of its way to the cache.
+    constexpr std::size_t kAhead = 8;
     const std::uint64_t* const frontier = front.words.data();
-    for (std::size_t i = 0; i < size;) {
-      std::uint64_t bits = 0;
-      const std::uint64_t word = (block.first + i) / 64;
-      for (; i < size && (block.first + i) / 64 == word; ++i) {
-        if (i + kAhead < size && state.parent[i + kAhead] == kNoVertex)
-          __builtin_prefetch(in.vertices + in.offsets[i + kAhead]);
-        if (state.parent[i] != kNoVertex) continue;
-        const std::uint64_t end = in.offsets[i + 1];
-        for (std::uint64_t e = in.offsets[i]; e < end; ++e) {
-          const VertexId u = in.vertices[e];
-          if ((frontier[u / 64] >> u % 64 & 1) == 0) continue;
-          state.parent[i] = u;
-          state.depth[i] = result_.num_steps;
-          bits |= std::uint64_t{1} << (block.first + i) % 64;
-          ++num_found;
-          break;
-        }
+    for (std::size_t k = 0; k < num_open; ++k) {
+      if (k + kAhead < num_open) __builtin_prefetch(in.vertices + in.offsets[open[k + kAhead]]);
+      const std::size_t i = open[k];
+      const std::uint64_t end = in.offsets[i + 1];
+      for (std::uint64_t e = in.offsets[i]; e < end; ++e) {
+        const VertexId u = in.vertices[e];
+        if ((frontier[u / 64] >> u % 64 & 1) == 0) continue;
+        const std::uint64_t v = block.first + i;
+        state.parent[i] = u;
+        state.depth[i] = result_.num_steps;
+        state.bits[v / 64 - first_word] |= std::uint64_t{1} << v % 64;
+        ++num_found;
+        break;
       }
-      state.bits[word - block.first / 64] = bits;
     }
   }
 
@@ -497,7 +501,8 @@ class Search {
   VertexId first_;
   std::uint64_t num_owned_;
   bool shared_;
-  Buffer<VertexId> queue_, next_queue_;
+  // From malloc, which keeps their pages from one search to the next.
+  std::unique_ptr<VertexId[]> queue_, next_queue_;
   std::uint64_t queue_size_ = 0;
   std::atomic<std::uint64_t> next_size_{0}, next_edges_{0};
   FrontierBits bits_[2];

@@ -11,6 +11,7 @@
 // Last, the ranks' trees are merged in pairs: a rank reads its partner's parents and links each
 // vertex to its parent there; after log2(ranks) rounds rank 0 has them all, and every rank reads
 // its own part.
+#include <optional>
 #include <unordered_map>
 
 #include "algorithms.hpp"
@@ -25,21 +26,30 @@ constexpr std::size_t kParentsAtOnce = std::size_t{1} << 16;  // parents read at
 
 class Forest {
  public:
-  Forest(const Graph& graph, const RunOptions& options)
-      : graph_(graph), options_(options), shared_(graph.num_threads() > 1), parents_(graph, 0) {
-    parents_.remotes();
-    for_vertices(0, graph.num_vertices(), [&](VertexId v) { parents_[v] = v; });
+  Forest(const Graph& graph, const RunOptions& options, Wcc& result)
+      : graph_(graph),
+        options_(options),
+        result_(result),
+        alone_(graph.job().size() == 1),
+        shared_(graph.num_threads() > 1) {
+    if (alone_) {
+      parents_ = result.component.data();
+    } else {
+      all_parents_.emplace(graph, 0);
+      all_parents_->remotes();
+      parents_ = all_parents_->data();
+    }
   }
 
-  std::uint32_t run(Wcc& result) {
+  std::uint32_t run() {
     const VertexId first = graph_.first(), last = graph_.last();
-    // What a state has joined needs to be found no more.
-    if (options_.resume_step > 0)
-      for_vertices(first, last, [&](VertexId v) { link(v, result.component[v]); });
+    // What a state has joined needs to be found no more: alone it is where the trees are.
+    if (!alone_ || options_.resume_step == 0)
+      for_vertices(0, graph_.num_vertices(), [&](VertexId v) { parents_[v] = v; });
+    if (!alone_ && options_.resume_step > 0)
+      for_vertices(first, last, [&](VertexId v) { link(v, result_.component[v]); });
     const bool sampled = graph_.has_in_edges() && options_.mode != Mode::push;
-    for_vertices(first, last, [&](VertexId v) {
-      link_row(graph_.out().row(v - first), v, 0, sampled ? kFirstEdges : ~std::uint64_t{0});
-    });
+    link_first(sampled ? kFirstEdges : ~std::uint64_t{0});
     compress(first, last);
     std::uint32_t num_steps = 1;
     if (sampled) {
@@ -51,8 +61,12 @@ class Forest {
         if (!graph_.undirected()) link_row(graph_.in().row(v - first), v, 0, ~std::uint64_t{0});
       });
     }
-    if (graph_.job().size() > 1) num_steps += merge();
-    for_vertices(first, last, [&](VertexId v) { result.component[v] = root(v); });
+    if (alone_) {
+      compress(first, last);
+    } else {
+      num_steps += merge();
+      for_vertices(first, last, [&](VertexId v) { result_.component[v] = root(v); });
+    }
     return num_steps;
   }
 
@@ -79,6 +93,23 @@ class Forest {
   void link_row(const Neighbors& edges, VertexId v, std::uint64_t begin, std::uint64_t end) {
     end = std::min(end, edges.size());
     for (std::uint64_t e = begin; e < end; ++e) link(v, edges.vertices()[e]);
+  }
+
+  // The first edges of each vertex. Few are taken of a row, so the time is that of its way to the
+  // cache, and of the way of the first neighbor's parent.
+  void link_first(std::uint64_t num_edges) {
+    constexpr VertexId kAhead = 16, kNext = 8;
+    const VertexId first = graph_.first(), last = graph_.last();
+    const Rows& rows = graph_.out();
+    for_vertices(first, last, [&](VertexId v) {
+      const VertexId row = v - first;
+      if (last - v > kAhead) {
+        __builtin_prefetch(rows.vertices.data() + rows.offsets[row + kAhead]);
+        if (rows.degree(row + kNext) > 0)
+          __builtin_prefetch(parents_ + rows.vertices[rows.offsets[row + kNext]]);
+      }
+      link_row(rows.row(row), v, 0, num_edges);
+    });
   }
 
   // Links the larger of two roots below the smaller.
@@ -134,7 +165,7 @@ class Forest {
   Code read_parents(std::size_t owner, VertexId first, std::vector<VertexId>& piece) {
     const std::size_t bytes = piece.size() * sizeof(VertexId);
     return graph_.job().rdma_read(
-        0, parents_.remotes()[owner].part(std::uint64_t{first} * sizeof(VertexId), bytes),
+        0, all_parents_->remotes()[owner].part(std::uint64_t{first} * sizeof(VertexId), bytes),
         piece.data(), bytes);
   }
 
@@ -179,8 +210,10 @@ class Forest {
 
   const Graph& graph_;
   const RunOptions& options_;
-  bool shared_;
-  VertexArray<VertexId> parents_;
+  Wcc& result_;
+  bool alone_, shared_;
+  std::optional<VertexArray<VertexId>> all_parents_;  // in a job of several ranks
+  VertexId* parents_;            // of all vertices: those, or the result's memory
   std::vector<VertexId> final_;  // of this rank's vertices, from rank 0
 };
 
@@ -190,7 +223,7 @@ void wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
   if (options.mode == Mode::paper)
     paper_wcc(graph, options, result);
   else
-    result.num_steps = Forest(graph, options).run(result);
+    result.num_steps = Forest(graph, options, result).run();
 }
 
 }  // namespace weft::graph

@@ -50,8 +50,7 @@ std::uint64_t left_in_group(const std::string& folder, const char* limit, const 
 
 std::uint64_t address_space_left() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return kUnlimited;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, pages * 4096);
@@ -69,8 +68,7 @@ std::uint64_t available_memory() {
     if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) bytes = kib * 1024;
   }
   // A container's own limits, by both versions of control groups.
-  return std::min({bytes,
-                   left_in_group("/sys/fs/cgroup/", "memory.max", "memory.current", ""),
+  return std::min({bytes, left_in_group("/sys/fs/cgroup/", "memory.max", "memory.current", ""),
                    left_in_group("/sys/fs/cgroup/memory/", "memory.limit_in_bytes",
                                  "memory.usage_in_bytes", "total_")});
 }

@@ -19,11 +19,7 @@ Status first_failure(const std::vector<Status>& results) {
 
 EdgeFeed::EdgeFeed(transport::Job& job, Team& team, std::string name, bool weighted,
                    bool keeps_text)
-    : job_(job),
-      team_(team),
-      name_(std::move(name)),
-      weighted_(weighted),
-      keeps_text_(keeps_text) {
+    : job_(job), team_(team), name_(std::move(name)), weighted_(weighted), keeps_text_(keeps_text) {
   for (int t = 0; t < team.size(); ++t) {
     kept_.emplace_back(weighted);
     blocks_.emplace_back(weighted);

@@ -113,8 +113,7 @@ CacheHeader cache_header(const FileFacts& facts, const LoadOptions& options,
 
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
                    const std::string& path) {
-  const CacheHeader header =
-      cache_header(facts, options, graph.num_vertices(), graph.num_edges());
+  const CacheHeader header = cache_header(facts, options, graph.num_vertices(), graph.num_edges());
   const bool weighted = options.weights != Weights::none;
   const SharedRows out(graph, graph.out());
   std::unique_ptr<SharedRows> in;

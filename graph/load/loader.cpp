@@ -1,9 +1,9 @@
-// Loading in four collective steps: every thread reads its part of the file; out-degrees are counted
-// and added up, which gives the cut; every rank makes rows of the right lengths for its vertices;
-// and the edges are sent to the owners of their sources, which put them into the rows. Edges in
-// binary are read again in each step, others are kept (edge_feed.hpp): so a process holds its rows
-// (4 bytes an edge, 8 with weights) and the counts of each vertex, and of text its part of the edges
-// beside (8 or 12 bytes an edge).
+// Loading in four collective steps: every thread reads its part of the file; out-degrees are
+// counted and added up, which gives the cut; every rank makes rows of the right lengths for its
+// vertices; and the edges are sent to the owners of their sources, which put them into the rows.
+// Edges in binary are read again in each step, others are kept (edge_feed.hpp): so a process holds
+// its rows (4 bytes an edge, 8 with weights) and the counts of each vertex, and of text its part of
+// the edges beside (8 or 12 bytes an edge).
 //
 // A graph that is streamed is never in memory: its rows are written to the cache in parts
 // (parts_cache.hpp), and mapped from there.
@@ -257,8 +257,8 @@ class Loader {
                     std::to_string(directions * ((all + at_once - 1) / at_once + 1)) +
                     " passes over the graph");
     }
-    throw_together(job_, job_.rank() == 0 ? check_disk(cache_path(path_), header.file_bytes())
-                                          : Status());
+    throw_together(
+        job_, job_.rank() == 0 ? check_disk(cache_path(path_), header.file_bytes()) : Status());
     write_cache_in_parts(job_, team(), *edges_, header, options_, part, cache_path(path_));
     edges_.reset();
   }
@@ -295,8 +295,8 @@ class Loader {
                     " left here, for vertices; " + mib(all) + " of edges are read from " +
                     cache_path(path_) + ", faster where memory caches them");
     std::uint64_t left = available / ranks_here - std::min(available / ranks_here, fixed);
-    throw_if(job_.all_reduce(
-        left, [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); }));
+    throw_if(
+        job_.all_reduce(left, [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); }));
     return left;
   }
 
@@ -442,10 +442,9 @@ class Loader {
 
   // Estimated memory of each rank for rows of this many edges of the file.
   std::uint64_t row_bytes(std::uint64_t num_edges) const {
-    const std::uint64_t kept = num_edges * (options_.undirected && !is_cached_ ? 2 : 1) *
-                               (needs_in_edges() ? 2 : 1);
-    return kept *
-           (sizeof(VertexId) + (options_.weights == Weights::none ? 0 : sizeof(Weight))) /
+    const std::uint64_t kept =
+        num_edges * (options_.undirected && !is_cached_ ? 2 : 1) * (needs_in_edges() ? 2 : 1);
+    return kept * (sizeof(VertexId) + (options_.weights == Weights::none ? 0 : sizeof(Weight))) /
            static_cast<unsigned>(job_.size());
   }
   // The same for what vertices take: where rows begin, and the program's values.

@@ -33,8 +33,8 @@ class PartsWriter {
     }
     const auto num_vertices = static_cast<VertexId>(degrees_.size());
     for (VertexId first = 0; first < num_vertices;) {
-      const std::vector<VertexId> cut = next_part({degrees_.data(), degrees_.size()}, first,
-                                                  job_.size(), part_edges);
+      const std::vector<VertexId> cut =
+          next_part({degrees_.data(), degrees_.size()}, first, job_.size(), part_edges);
       first = cut.back();
       if (options_.progress && job_.rank() == 0)
         options_.progress(kind_.out ? "sorting edges out" : "sorting edges in",

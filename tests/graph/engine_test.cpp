@@ -31,7 +31,8 @@ struct Expected {
 
 }  // namespace
 
-TEST_CASE("rows that stay in a file are those of a graph in memory, however few are made at a time") {
+TEST_CASE(
+    "rows that stay in a file are those of a graph in memory, however few are made at a time") {
   const TemporaryFile file(".bin");
   const std::string cache = file.path() + ".weft-cache";
   write_binary(file.path(), some_edges(400, 3000));
@@ -48,8 +49,8 @@ TEST_CASE("rows that stay in a file are those of a graph in memory, however few 
   };
   Edges out, in;
   on_ranks(1, [&](transport::Job& job) {
-    const Graph graph = loadGraph(
-        job, file.path(), {.undirected = undirected, .in_edges = true, .threads = 1});
+    const Graph graph =
+        loadGraph(job, file.path(), {.undirected = undirected, .in_edges = true, .threads = 1});
     out = edges_of(graph.out(), graph.num_vertices());
     in = edges_of(graph.in(), graph.num_vertices());
   });

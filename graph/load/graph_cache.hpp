@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "file_source.hpp"
+#include "graph/common/gather.hpp"
+#include "graph/common/output_file.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/status.hpp"
 
@@ -86,6 +88,34 @@ inline std::string cache_path(std::string graph) {
 // The header of a cache for the file that `facts` describes, with the parts that `options` need.
 CacheHeader cache_header(const FileFacts& facts, const LoadOptions& options,
                          std::uint64_t num_vertices, std::uint64_t num_edges);
+
+// Rank 0's way to write a cache, from its beginning to its end, with a CRC for each block.
+class CacheWriter {
+ public:
+  // The first thing that fails is what status and commit return; what is written behind it is
+  // passed over.
+  CacheWriter(const std::string& path, const CacheHeader& header);
+  const Status& status() const noexcept { return status_; }
+
+  void write(const void* data, std::size_t bytes);
+  // An array that is distributed over the ranks, which do not change it meanwhile.
+  void write(transport::Job& job, const Parts& parts);
+  // Between the degrees and the other ends of the rows.
+  void begin_vertices(bool out);
+  // Completes the file and gives it its name; without it, none is left.
+  Status commit();
+
+ private:
+  void end_block();
+
+  CacheHeader header_;
+  OutputFile file_;
+  Status status_;
+  std::uint64_t position_ = sizeof(CacheHeader);
+  std::uint32_t crc_ = 0;
+  std::size_t in_block_ = 0;
+  std::vector<std::uint32_t> sums_;
+};
 
 // Collective, the same result everywhere. Rank 0 writes; after an error the file is what it was.
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,

@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "cache_writer.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "row_filler.hpp"

@@ -24,34 +24,54 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-// Bytes that the host has available for this process; the largest number if unknown.
-std::uint64_t available_bytes() {
-  std::uint64_t bytes = ~std::uint64_t{0};
-  std::ifstream in("/proc/meminfo");
-  for (std::string line; std::getline(in, line);) {
-    unsigned long long kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) bytes = kib * 1024;
-  }
-  // A container's own limit.
+// The number behind `key` in lines of "key number"; 0 if it is not there.
+std::uint64_t number_of(const std::string& path, const std::string& key) {
+  std::ifstream in(path);
+  std::string word;
+  for (std::uint64_t value = 0; in >> word >> value;)
+    if (word == key) return value;
+  return 0;
+}
+
+constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+
+// What a control group's limit leaves. Its pages of files can be dropped, and are not counted.
+std::uint64_t left_in_group(const std::string& folder, const char* limit, const char* usage,
+                            const char* files) {
   std::uint64_t most = 0, used = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> most &&
-      std::ifstream("/sys/fs/cgroup/memory.current") >> used)
-    bytes = std::min(bytes, most - std::min(most, used));
-  return bytes;
+  if (!(std::ifstream(folder + limit) >> most) || !(std::ifstream(folder + usage) >> used))
+    return kUnlimited;
+  const std::string stat = folder + "memory.stat";
+  const std::uint64_t cached = number_of(stat, std::string(files) + "inactive_file") +
+                               number_of(stat, std::string(files) + "active_file");
+  used -= std::min(used, cached);
+  return most - std::min(most, used);
 }
 
 std::uint64_t address_space_left() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return ~std::uint64_t{0};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, pages * 4096);
 }
 
+}  // namespace
+
 std::string mib(std::uint64_t bytes) { return std::to_string((bytes >> 20) + 1) + " MiB"; }
 
-}  // namespace
+std::uint64_t available_memory() {
+  std::uint64_t bytes = kUnlimited;
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) bytes = kib * 1024;
+  }
+  // A container's own limits, by both versions of control groups.
+  return std::min({bytes, left_in_group("/sys/fs/cgroup/", "memory.max", "memory.current", ""),
+                   left_in_group("/sys/fs/cgroup/memory/", "memory.limit_in_bytes",
+                                 "memory.usage_in_bytes", "total_")});
+}
 
 int share_of_cores(const transport::Job& job) {
   int num_here = 0;
@@ -88,19 +108,20 @@ std::vector<int> own_cores(transport::Job& job, int num_threads) {
   return {cpus.begin() + begin, cpus.begin() + begin + num_threads};
 }
 
-Status check_memory(transport::Job& job, std::uint64_t bytes_needed, const char* what) {
+Status check_memory(transport::Job& job, std::uint64_t bytes_needed, const std::string& what,
+                    const char* advice) {
   std::vector<std::uint64_t> needed;
   throw_if(job.all_gather(bytes_needed, needed));
   std::uint64_t here = 0;
   for (int rank = 0; rank < job.size(); ++rank)
     if (job.same_host(rank, job.rank())) here += needed[static_cast<std::size_t>(rank)];
   Status status;
-  if (const std::uint64_t available = available_bytes(); here > available)
-    status = {Code::no_memory, std::string(what) + " needs " + mib(here) + " of memory on " +
+  if (const std::uint64_t available = available_memory(); here > available)
+    status = {Code::no_memory, what + " needs " + mib(here) + " of memory on " +
                                    job.host(job.rank()) + ", which has " + mib(available) +
-                                   " left: use more hosts, or a smaller graph"};
+                                   " left, " + mib(here - available) + " too little: " + advice};
   else if (const std::uint64_t left = address_space_left(); bytes_needed > left)
-    status = {Code::no_memory, std::string(what) + " needs " + mib(bytes_needed) +
+    status = {Code::no_memory, what + " needs " + mib(bytes_needed) +
                                    " of memory in each process, and its limit (ulimit -v) leaves " +
                                    mib(left)};
   return agree(job, status);

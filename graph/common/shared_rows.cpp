@@ -28,7 +28,7 @@ SharedRows::SharedRows(const Graph& graph, const Rows& rows) : SharedRows(graph,
   transport::Job& job = graph.job();
   if (job.size() == 1) return;
   Status status = share(job, rows.offsets, mine_.offsets);
-  if (status.ok()) status = share(job, rows.vertices, mine_.vertices);
+  if (status.ok() && !rows.whole) status = share(job, rows.vertices, mine_.vertices);
   throw_together(job, status);
   throw_if(job.all_gather(mine_, remotes_));
 }
@@ -50,8 +50,12 @@ Code SharedRows::read(int thread, int owner, VertexId first, VertexId last, Copy
   const transport::RemoteMemory& vertices = remotes_[o].vertices;
   const std::uint64_t begin = copy.offsets.front(), end = copy.offsets.back();
   if (!std::is_sorted(copy.offsets.begin(), copy.offsets.end()) ||
-      end > vertices.bytes / sizeof(VertexId))
+      end > (rows_.whole ? rows_.vertices.size() : vertices.bytes / sizeof(VertexId)))
     return Code::corrupt;
+  if (rows_.whole) {
+    rows = {copy.offsets.data(), rows_.vertices.data()};
+    return Code::ok;
+  }
   for (std::uint64_t& offset : copy.offsets) offset -= begin;
   copy.vertices.resize(end - begin);
   rows = {copy.offsets.data(), copy.vertices.data()};

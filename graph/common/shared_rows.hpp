@@ -1,6 +1,7 @@
 #pragma once
 // SharedRows: rows of edges of all ranks, which any of them reads many at a time. The rows stay in
-// the memory in which they are; that is registered with a device when a rank first reads there.
+// the memory in which they are; that is registered with a device when a rank first reads there. Of
+// rows that are streamed from a file every rank reads the file.
 #include <vector>
 
 #include "weft/graph/graph.hpp"

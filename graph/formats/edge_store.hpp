@@ -34,6 +34,16 @@ class EdgeStore {
     ++num_mirrored_;
   }
 
+  // Removes all edges, and keeps a block for the next. largest() stays.
+  void clear() {
+    num_mirrored_ = 0;
+    if (blocks_.empty()) return;
+    blocks_.resize(1);
+    ends_ = blocks_[0].ends.data();
+    weights_ = blocks_[0].weights.data();
+    num_in_last_ = 0;
+  }
+
   bool weighted() const noexcept { return weighted_; }
   std::size_t size() const noexcept {
     return blocks_.empty() ? 0 : (blocks_.size() - 1) * kBlockEdges + num_in_last_;

@@ -6,66 +6,18 @@
 #include <cstring>
 
 #include "graph/common/agree.hpp"
-#include "graph/common/gather.hpp"
-#include "graph/common/output_file.hpp"
 
 namespace weft::graph {
 namespace {
 
-constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '4'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr char kCacheMagic[8] = {'W', 'E', 'F', 'T', 'G', 'R', 'C', '4'};
 
 std::uint32_t add_crc(std::uint32_t crc, const void* bytes, std::size_t size) {
   return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const unsigned char*>(bytes), size));
 }
 std::uint32_t crc_of(const CacheHeader& header) {
   return add_crc(0, &header, offsetof(CacheHeader, crc));
-}
-
-// Writes the bytes behind the header, with a CRC for each block.
-class BodyWriter {
- public:
-  explicit BodyWriter(OutputFile& file) : file_(file) {}
-
-  Status write(const std::byte* data, std::size_t bytes) {
-    for (std::size_t at = 0; at < bytes;) {
-      const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
-      crc_ = add_crc(crc_, data + at, taken);
-      at += taken;
-      in_block_ += taken;
-      if (in_block_ == kCacheBlockBytes) end_block();
-    }
-    return file_.write(data, bytes);
-  }
-  Status write_sums() {
-    if (in_block_ > 0) end_block();
-    return file_.write(sums_.data(), sums_.size() * sizeof(std::uint32_t));
-  }
-
- private:
-  void end_block() {
-    sums_.push_back(crc_);
-    crc_ = 0;
-    in_block_ = 0;
-  }
-
-  OutputFile& file_;
-  std::uint32_t crc_ = 0;
-  std::size_t in_block_ = 0;
-  std::vector<std::uint32_t> sums_;
-};
-
-Status write_parts(transport::Job& job, const Parts& parts, BodyWriter& file) {
-  std::vector<std::byte> piece(kPieceBytes);
-  const std::uint64_t end = parts.begins.back();
-  Status status;
-  for (std::uint64_t first = 0; first < end && status.ok();) {
-    const std::size_t count = std::min<std::uint64_t>(end - first, kPieceBytes / parts.value_bytes);
-    status = gather(job, parts, first, count, piece.data());
-    if (status.ok()) status = file.write(piece.data(), count * parts.value_bytes);
-    first += count;
-  }
-  return status;
 }
 
 // The rows of all ranks, for rank 0 to read.
@@ -88,11 +40,11 @@ struct SharedRows {
   SharedRows(const SharedRows&) = delete;
   SharedRows& operator=(const SharedRows&) = delete;
 
-  Status write(const Graph& graph, bool weighted, BodyWriter& file) const {
-    Status status = write_parts(graph.job(), parts_of(graph, degrees), file);
-    if (status.ok()) status = write_parts(graph.job(), vertices, file);
-    if (status.ok() && weighted) status = write_parts(graph.job(), weights, file);
-    return status;
+  void write(const Graph& graph, bool weighted, CacheWriter& file, bool out) const {
+    file.write(graph.job(), parts_of(graph, degrees));
+    file.begin_vertices(out);
+    file.write(graph.job(), vertices);
+    if (weighted) file.write(graph.job(), weights);
   }
 
   OwnedArray<std::uint32_t> degrees;
@@ -141,37 +93,86 @@ bool read_cache_block(int descriptor, const CacheHeader& header, std::uint64_t b
   return true;
 }
 
+CacheHeader cache_header(const FileFacts& facts, const LoadOptions& options,
+                         std::uint64_t num_vertices, std::uint64_t num_edges) {
+  CacheHeader header{};
+  std::memcpy(header.magic, kCacheMagic, sizeof kCacheMagic);
+  header.vertex_bytes = sizeof(VertexId);
+  header.weights = static_cast<std::uint32_t>(options.weights);
+  header.undirected = options.undirected ? 1 : 0;
+  header.in_edges = options.in_edges && !options.undirected ? 1 : 0;
+  header.format = static_cast<std::uint32_t>(facts.format);
+  header.source_bytes = facts.bytes;
+  header.source_changed_ns = facts.changed_ns;
+  header.num_vertices = num_vertices;
+  header.num_edges = num_edges;
+  header.crc = crc_of(header);
+  return header;
+}
+
+CacheWriter::CacheWriter(const std::string& path, const CacheHeader& header)
+    : header_(header), file_(path) {
+  status_ = file_.open();
+  if (status_.ok()) status_ = file_.write(&header, sizeof header);
+}
+
+void CacheWriter::write(const void* data, std::size_t bytes) {
+  const auto* const from = static_cast<const unsigned char*>(data);
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
+    crc_ = static_cast<std::uint32_t>(crc32_z(crc_, from + at, taken));
+    at += taken;
+    in_block_ += taken;
+    if (in_block_ == kCacheBlockBytes) end_block();
+  }
+  position_ += bytes;
+  if (status_.ok()) status_ = file_.write(data, bytes);
+}
+
+void CacheWriter::write(transport::Job& job, const Parts& parts) {
+  std::vector<std::byte> piece(kPieceBytes);
+  const std::uint64_t end = parts.begins.back();
+  for (std::uint64_t first = 0; first < end && status_.ok();) {
+    const std::size_t count = std::min<std::uint64_t>(end - first, kPieceBytes / parts.value_bytes);
+    status_ = gather(job, parts, first, count, piece.data());
+    write(piece.data(), count * parts.value_bytes);
+    first += count;
+  }
+}
+
+void CacheWriter::begin_vertices(bool out) {
+  const char zeros[sizeof(VertexId)] = {};
+  write(zeros, header_.vertices_at(out) - position_);
+}
+
+void CacheWriter::end_block() {
+  sums_.push_back(crc_);
+  crc_ = 0;
+  in_block_ = 0;
+}
+
+Status CacheWriter::commit() {
+  if (in_block_ > 0) end_block();
+  if (status_.ok()) status_ = file_.write(sums_.data(), sums_.size() * sizeof(std::uint32_t));
+  if (status_.ok()) status_ = file_.commit();
+  return status_;
+}
+
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,
                    const std::string& path) {
-  const bool in_edges = options.in_edges && !options.undirected;
+  const CacheHeader header = cache_header(facts, options, graph.num_vertices(), graph.num_edges());
   const bool weighted = options.weights != Weights::none;
   const SharedRows out(graph, graph.out());
   std::unique_ptr<SharedRows> in;
-  if (in_edges) in = std::make_unique<SharedRows>(graph, graph.in());
+  if (header.in_edges != 0) in = std::make_unique<SharedRows>(graph, graph.in());
   const Status met = graph.job().barrier();
   if (!met.ok()) return met;
   Status status;
   if (graph.job().rank() == 0) {
-    CacheHeader header{};
-    std::memcpy(header.magic, kCacheMagic, sizeof kCacheMagic);
-    header.vertex_bytes = sizeof(VertexId);
-    header.weights = static_cast<std::uint32_t>(options.weights);
-    header.undirected = options.undirected ? 1 : 0;
-    header.in_edges = in_edges ? 1 : 0;
-    header.format = static_cast<std::uint32_t>(facts.format);
-    header.source_bytes = facts.bytes;
-    header.source_changed_ns = facts.changed_ns;
-    header.num_vertices = graph.num_vertices();
-    header.num_edges = graph.num_edges();
-    header.crc = crc_of(header);
-    OutputFile file(path);
-    status = file.open();
-    if (status.ok()) status = file.write(&header, sizeof header);
-    BodyWriter body(file);
-    if (status.ok()) status = out.write(graph, weighted, body);
-    if (status.ok() && in != nullptr) status = in->write(graph, weighted, body);
-    if (status.ok()) status = body.write_sums();
-    if (status.ok()) status = file.commit();
+    CacheWriter file(path, header);
+    out.write(graph, weighted, file, true);
+    if (in != nullptr) in->write(graph, weighted, file, false);
+    status = file.commit();
   }
   return agree(graph.job(), status);
 }

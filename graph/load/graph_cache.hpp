@@ -4,7 +4,8 @@
 //
 // A header of 64 bytes; the edges out of each vertex (u32); their other ends, row by row; their
 // weights, if there are any; the same for edges in, if there are any; and the CRC-32 of each block
-// of 256 KiB (the last is shorter) of all that stands between the header and these sums.
+// of 256 KiB (the last is shorter) of all that stands between the header and these sums. Other ends
+// begin at a multiple of their size, so that they can be used where the file is mapped.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "file_source.hpp"
+#include "graph/common/gather.hpp"
+#include "graph/common/output_file.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/status.hpp"
 
@@ -31,20 +34,22 @@ struct CacheHeader {
   std::uint32_t crc;  // of the fields before it
   std::uint32_t zero;
 
-  std::size_t edge_bytes() const noexcept {
-    return sizeof(VertexId) + (static_cast<Weights>(weights) == Weights::none ? 0 : sizeof(Weight));
+  std::uint64_t weight_bytes() const noexcept {
+    return static_cast<Weights>(weights) == Weights::none ? 0 : num_edges * sizeof(Weight);
   }
   // Offsets of the degrees, other ends and weights of the rows.
   std::uint64_t degrees_at(bool out) const noexcept {
-    return sizeof(CacheHeader) + (out ? 0 : num_vertices * 4 + num_edges * edge_bytes());
+    return out ? sizeof(CacheHeader) : weights_at(true) + weight_bytes();
   }
-  std::uint64_t vertices_at(bool out) const noexcept { return degrees_at(out) + num_vertices * 4; }
+  std::uint64_t vertices_at(bool out) const noexcept {
+    const std::uint64_t end = degrees_at(out) + num_vertices * 4;
+    return (end + sizeof(VertexId) - 1) / sizeof(VertexId) * sizeof(VertexId);
+  }
   std::uint64_t weights_at(bool out) const noexcept {
     return vertices_at(out) + num_edges * sizeof(VertexId);
   }
   std::uint64_t sums_at() const noexcept {
-    return degrees_at(false) +
-           (in_edges != 0 ? num_vertices * 4 + num_edges * edge_bytes() : std::uint64_t{0});
+    return in_edges != 0 ? weights_at(false) + weight_bytes() : degrees_at(false);
   }
   std::uint64_t file_bytes() const noexcept {
     const std::uint64_t body = sums_at() - sizeof(CacheHeader);
@@ -79,6 +84,38 @@ inline std::string cache_path(std::string graph) {
   while (graph.size() > 1 && graph.back() == '/') graph.pop_back();
   return graph + ".weft-cache";
 }
+
+// The header of a cache for the file that `facts` describes, with the parts that `options` need.
+CacheHeader cache_header(const FileFacts& facts, const LoadOptions& options,
+                         std::uint64_t num_vertices, std::uint64_t num_edges);
+
+// Rank 0's way to write a cache, from its beginning to its end, with a CRC for each block.
+class CacheWriter {
+ public:
+  // The first thing that fails is what status and commit return; what is written behind it is
+  // passed over.
+  CacheWriter(const std::string& path, const CacheHeader& header);
+  const Status& status() const noexcept { return status_; }
+
+  void write(const void* data, std::size_t bytes);
+  // An array that is distributed over the ranks, which do not change it meanwhile.
+  void write(transport::Job& job, const Parts& parts);
+  // Between the degrees and the other ends of the rows.
+  void begin_vertices(bool out);
+  // Completes the file and gives it its name; without it, none is left.
+  Status commit();
+
+ private:
+  void end_block();
+
+  CacheHeader header_;
+  OutputFile file_;
+  Status status_;
+  std::uint64_t position_ = sizeof(CacheHeader);
+  std::uint32_t crc_ = 0;
+  std::size_t in_block_ = 0;
+  std::vector<std::uint32_t> sums_;
+};
 
 // Collective, the same result everywhere. Rank 0 writes; after an error the file is what it was.
 Status write_cache(const Graph& graph, const FileFacts& facts, const LoadOptions& options,

@@ -1,9 +1,12 @@
-// Loading in four collective steps: every thread reads its part of the file into blocks of edges;
-// out-degrees are counted and added up, which gives the cut; every rank makes rows of the right
-// lengths for its vertices; and the edges are sent to the owners of their sources, block by block
-// freed, while received ones are put into the rows. So the file is read once, and a process holds
-// its part of the file (12 bytes an edge with weights, 8 without) beside its rows (8 or 4 bytes an
-// edge): with the counts of each vertex, under 2.2 times the 12-byte file.
+// Loading in four collective steps: every thread reads its part of the file; out-degrees are
+// counted and added up, which gives the cut; every rank makes rows of the right lengths for its
+// vertices; and the edges are sent to the owners of their sources, which put them into the rows.
+// Edges in binary are read again in each step, others are kept (edge_feed.hpp): so a process holds
+// its rows (4 bytes an edge, 8 with weights) and the counts of each vertex, and of text its part of
+// the edges beside (8 or 12 bytes an edge).
+//
+// A graph that is streamed is never in memory: its rows are written to the cache in parts
+// (parts_cache.hpp), and mapped from there.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,27 +17,19 @@
 #include <cstring>
 #include <numeric>
 
+#include "edge_feed.hpp"
 #include "file_source.hpp"
 #include "graph/common/agree.hpp"
 #include "graph/common/machine.hpp"
 #include "graph_cache.hpp"
 #include "graph_input.hpp"
 #include "load_progress.hpp"
-#include "stream_share.hpp"
-#include "weft/exchange.hpp"
+#include "parts_cache.hpp"
+#include "row_filler.hpp"
 #include "weft/graph/graph.hpp"
 #include "weft/graph/process.hpp"
 
 namespace weft::graph {
-
-// The message for an edge to the rank that owns its row.
-struct Arc {
-  VertexId row, other;
-};
-struct WeightedArc {
-  VertexId row, other;
-  Weight weight;
-};
 
 class Loader {
  public:
@@ -48,18 +43,20 @@ class Loader {
     start_team();
     input_.find();
     inspect();
-    is_cached_ = options_.cache && find_cache();
-    if (is_cached_)
+    is_cached_ = (options_.cache || options_.stream) && find_cache();
+    if (options_.stream)
+      stream();
+    else if (is_cached_)
       read_cache();
     else
       read_file();
     summarize_edges();
-    if (job_.size() > 1 && options_.remote_rows) {
+    if (job_.size() > 1 && options_.remote_rows && !options_.stream) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
                                    graph_.out_.weights.remote()};
       throw_if(job_.all_gather(mine, graph_.remote_out_));
     }
-    if (options_.cache && !is_cached_)
+    if (options_.cache && !is_cached_ && !options_.stream)
       throw_if(write_cache(graph_, facts_, options_, cache_path(path_)));
     if (options_.note && job_.rank() == 0 && !note_.empty()) options_.note(note_);
     graph_.names_ = input_.names();
@@ -70,12 +67,13 @@ class Loader {
   void read_file() {
     read();
     count_vertices();
-    count(true);
-    cut();
-    distribute(graph_.out_, true, !needs_in_edges());
-    if (!needs_in_edges()) return;
-    count(false);
-    distribute(graph_.in_, false, true);
+    check_rows();
+    for (const bool out : {true, false}) {
+      if (!out && !needs_in_edges()) break;
+      count(out);
+      if (out) cut();
+      distribute(out ? graph_.out_ : graph_.in_, out, !out || !needs_in_edges());
+    }
   }
 
   void summarize_edges() {
@@ -128,6 +126,9 @@ class Loader {
       status = {Code::bad_argument, "shares: one number above 0 for each of the " +
                                         std::to_string(job_.size()) + " processes, not " +
                                         std::to_string(options_.shares.size())};
+    if (options_.stream && options_.weights != Weights::none)
+      status = {Code::bad_argument,
+                path_ + ": with --stream every edge weighs 1 (sssp: --weights none)"};
     throw_together(job_, status);
     std::vector<int> cores = own_cores(job_, wanted);
     if (!options_.bind_threads) cores.clear();
@@ -172,6 +173,7 @@ class Loader {
     } mine;
     const std::string path = cache_path(path_);
     const auto open_it = [&] {
+      cache_.close_it();
       cache_.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
       return cache_.number >= 0;
     };
@@ -197,23 +199,170 @@ class Loader {
   }
 
   void read_cache() {
+    take_counts_of_cache();
+    check_rows();
+    LoadProgress progress(options_.progress, job_.rank() == 0, "reading the cache",
+                          cache_header_.file_bytes() / static_cast<unsigned>(job_.size()));
+    for (const bool out : {true, false}) {
+      if (!out && !needs_in_edges()) break;
+      read_degrees(out);
+      if (out) cut();
+      read_rows(out ? graph_.out_ : graph_.in_, out, progress);
+    }
+  }
+
+  void take_counts_of_cache() {
     graph_.num_vertices_ = static_cast<VertexId>(cache_header_.num_vertices);
     if (input_.with_names(cache_header_.num_vertices) != cache_header_.num_vertices)
       throw Error(cache_wrong("it has fewer vertices than there are names"));
-    throw_if(check_memory(job_,
-                          (bytes_for(cache_header_.num_edges, cache_header_.num_vertices) -
-                           bytes_read(cache_header_.num_edges)) /
-                              static_cast<unsigned>(job_.size()),
-                          path_.c_str()));
-    LoadProgress progress(options_.progress, job_.rank() == 0, "reading the cache",
-                          cache_header_.file_bytes() / static_cast<unsigned>(job_.size()));
-    read_degrees(true);
-    cut();
-    read_rows(graph_.out_, true, progress);
-    if (!needs_in_edges()) return;
-    read_degrees(false);
-    read_rows(graph_.in_, false, progress);
+    num_read_ = cache_header_.num_edges;
   }
+
+  // --- Rows that stay in the cache.
+
+  void stream() {
+    if (is_cached_) {
+      take_counts_of_cache();
+      check_stream();
+    } else {
+      write_parts();
+      if (!find_cache()) throw Error(cache_wrong("it is not what was written"));
+    }
+    LoadProgress progress(options_.progress, job_.rank() == 0, "checking the cache",
+                          cache_header_.file_bytes() / static_cast<unsigned>(job_.size()));
+    for (const bool out : {true, false}) {
+      if (!out && !needs_in_edges()) break;
+      read_degrees(out);
+      if (out) cut();
+      map_rows(out ? graph_.out_ : graph_.in_, out, progress);
+    }
+  }
+
+  void write_parts() {
+    read();
+    count_vertices();
+    const std::uint64_t directions = needs_in_edges() ? 2 : 1;
+    const std::uint64_t num_kept = num_read_ * (options_.undirected ? 2 : 1);
+    // Self-loops are there once.
+    const CacheHeader header =
+        cache_header(facts_, options_, graph_.num_vertices_,
+                     num_kept - (options_.undirected ? count_loops() : std::uint64_t{0}));
+    const std::uint64_t left = check_stream();
+    std::uint64_t part = options_.part_bytes > 0 ? options_.part_bytes : left / 2;
+    part = std::max<std::uint64_t>(part, sizeof(VertexId));
+    if (options_.note && job_.rank() == 0) {
+      const std::uint64_t all = header.num_edges * sizeof(VertexId);
+      const std::uint64_t at_once = part * static_cast<unsigned>(job_.size());
+      options_.note(cache_path(path_) + ": is written first, in about " +
+                    std::to_string(directions * ((all + at_once - 1) / at_once + 1)) +
+                    " passes over the graph");
+    }
+    throw_together(
+        job_, job_.rank() == 0 ? check_disk(cache_path(path_), header.file_bytes()) : Status());
+    write_cache_in_parts(job_, team(), *edges_, header, options_, part, cache_path(path_));
+    edges_.reset();
+  }
+
+  std::uint64_t count_loops() {
+    std::vector<std::uint64_t> loops(static_cast<std::size_t>(graph_.num_threads()));
+    std::vector<Status> results(loops.size());
+    team().run([&](int thread) {
+      const auto t = static_cast<std::size_t>(thread);
+      results[t] = edges_->for_each(
+          thread, false, [&](VertexId u, VertexId v, Weight) { loops[t] += u == v ? 1 : 0; },
+          [] {});
+    });
+    for (const Status& result : results) throw_together(job_, result);
+    std::uint64_t sum = std::accumulate(loops.begin(), loops.end(), std::uint64_t{0});
+    throw_if(job_.all_reduce(sum, std::plus<>()));
+    return sum;
+  }
+
+  // Says what memory a streamed graph takes, and where from. Returns what it leaves for each rank.
+  std::uint64_t check_stream() {
+    const auto ranks = static_cast<unsigned>(job_.size());
+    const std::uint64_t fixed =
+        vertex_bytes() + graph_.num_vertices_ * sizeof(std::uint32_t);  // and their counts
+    throw_if(check_memory(job_, fixed, path_, "use more hosts, or a smaller graph"));
+    std::uint64_t ranks_here = 0;
+    for (int rank = 0; rank < job_.size(); ++rank)
+      ranks_here += job_.same_host(rank, job_.rank()) ? 1 : 0;
+    const std::uint64_t available = available_memory();
+    const std::uint64_t all = num_read_ * (options_.undirected && !is_cached_ ? 2 : 1) *
+                              (needs_in_edges() ? 2 : 1) * sizeof(VertexId);
+    if (options_.note && job_.rank() == 0)
+      options_.note(path_ + ": takes " + mib(fixed * ranks) + " of memory, of " + mib(available) +
+                    " left here, for vertices; " + mib(all) + " of edges are read from " +
+                    cache_path(path_) + ", faster where memory caches them");
+    std::uint64_t left = available / ranks_here - std::min(available / ranks_here, fixed);
+    throw_if(
+        job_.all_reduce(left, [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); }));
+    return left;
+  }
+
+  void map_rows(Rows& rows, bool out, LoadProgress& progress) {
+    const std::size_t num_rows = graph_.num_owned();
+    rows.whole = true;
+    rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1, shares_rows());
+    rows.offsets[0] =
+        std::accumulate(degrees_.begin(), degrees_.begin() + graph_.first_, std::uint64_t{0});
+    for (std::size_t r = 0; r < num_rows; ++r)
+      rows.offsets[r + 1] = rows.offsets[r] + degrees_[graph_.first_ + r];
+    degrees_ = {};
+    Status status;
+    try {
+      rows.vertices = Buffer<VertexId>::of_file(cache_.number, cache_header_.vertices_at(out),
+                                                cache_header_.num_edges);
+    } catch (const Error& error) {
+      status = error.status();
+    }
+    throw_together(job_, status);
+    throw_together(job_, check_mapped(rows, out, progress));
+  }
+
+  // Reads this rank's part of the rows once, in order.
+  Status check_mapped(const Rows& rows, bool out, LoadProgress& progress) {
+    const std::uint64_t at = cache_header_.vertices_at(out);
+    const std::uint64_t begin = at + rows.offsets[0] * sizeof(VertexId);
+    const std::uint64_t end = at + rows.offsets[graph_.num_owned()] * sizeof(VertexId);
+    const CacheBlocks blocks = cache_blocks(begin, end);
+    std::atomic<std::uint64_t> damaged{kNotDamaged};
+    std::atomic<bool> beyond{false};
+    std::vector<std::vector<VertexId>> values(static_cast<std::size_t>(graph_.num_threads()));
+    for (std::vector<VertexId>& some : values) some.resize(kCacheBlockBytes / sizeof(VertexId));
+    for_blocks(blocks, [&](std::uint64_t b, int thread, std::vector<char>& spare) {
+      VertexId* const some = values[static_cast<std::size_t>(thread)].data();
+      const std::uint64_t first = sizeof(CacheHeader) + b * kCacheBlockBytes;
+      const std::uint64_t from = std::max(begin, first);
+      const std::uint64_t until = std::min(end, first + kCacheBlockBytes);
+      if (!read_cache_block(cache_.number, cache_header_, b, from, until,
+                            reinterpret_cast<char*>(some), spare))
+        damaged.store(b, std::memory_order_relaxed);
+      else if (!std::all_of(some, some + (until - from) / sizeof(VertexId),
+                            [&](VertexId v) { return v < graph_.num_vertices_; }))
+        beyond.store(true, std::memory_order_relaxed);
+      progress.add(kCacheBlockBytes);
+    });
+    if (damaged != kNotDamaged) return damaged_behind(damaged);
+    return beyond ? cache_wrong("it names a vertex that is not in the graph") : Status();
+  }
+
+  // visit(block, thread, reusable memory), by all threads.
+  template <class Visit>
+  void for_blocks(const CacheBlocks& blocks, Visit&& visit) {
+    detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
+    // Allocated here, as threads of a team must not throw.
+    std::vector<std::vector<char>> spares(static_cast<std::size_t>(graph_.num_threads()));
+    for (std::vector<char>& spare : spares) spare.reserve(kCacheBlockBytes);
+    team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t b = blocks.first + begin; b < blocks.first + end; ++b)
+          visit(b, thread, spares[static_cast<std::size_t>(thread)]);
+      });
+    });
+  }
+
+  // --- The cache, read into memory.
 
   Status cache_wrong(const std::string& what) const {
     return {Code::corrupt, cache_path(path_) + ": " + what + "; remove it"};
@@ -258,107 +407,73 @@ class Loader {
   Status read_from_cache(void* to, std::uint64_t count, std::size_t value_bytes,
                          std::uint64_t offset, Advance&& advance) {
     const std::uint64_t end_offset = offset + count * value_bytes;
-    const CacheBlocks blocks = cache_blocks(offset, end_offset);
-    detail::WorkCounter work(blocks.last - blocks.first, {.grain = 1}, graph_.num_threads());
     std::atomic<std::uint64_t> damaged{kNotDamaged};
-    // Allocated here, as threads of a team must not throw.
-    std::vector<std::vector<char>> spares(static_cast<std::size_t>(graph_.num_threads()));
-    for (std::vector<char>& spare : spares) spare.reserve(kCacheBlockBytes);
-    team().run([&](int thread) {
-      std::vector<char>& spare = spares[static_cast<std::size_t>(thread)];
-      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        for (std::uint64_t b = blocks.first + begin; b < blocks.first + end; ++b)
-          if (!read_cache_block(cache_.number, cache_header_, b, offset, end_offset,
-                                static_cast<char*>(to), spare))
-            damaged.store(b, std::memory_order_relaxed);
-        advance((end - begin) * kCacheBlockBytes);
-      });
-    });
-    if (damaged == kNotDamaged) return Code::ok;
-    const std::uint64_t at = sizeof(CacheHeader) + damaged * kCacheBlockBytes;
+    for_blocks(cache_blocks(offset, end_offset),
+               [&](std::uint64_t b, int, std::vector<char>& spare) {
+                 if (!read_cache_block(cache_.number, cache_header_, b, offset, end_offset,
+                                       static_cast<char*>(to), spare))
+                   damaged.store(b, std::memory_order_relaxed);
+                 advance(kCacheBlockBytes);
+               });
+    return damaged == kNotDamaged ? Status() : damaged_behind(damaged);
+  }
+  Status damaged_behind(std::uint64_t block) const {
+    const std::uint64_t at = sizeof(CacheHeader) + block * kCacheBlockBytes;
     return cache_wrong("damaged behind byte " + std::to_string(at));
   }
 
   // --- The graph's own file.
 
   void read() {
-    for (int t = 0; t < graph_.num_threads(); ++t) stores_.emplace_back(weighted());
+    edges_ = std::make_unique<EdgeFeed>(job_, team(), path_, weighted(), !options_.stream);
     for (std::size_t i = 0; i < input_.files().size(); ++i)
       read(i == 0 ? first_ : open(input_.files()[i]));
   }
 
-  // Entries in this rank's stores.
-  std::uint64_t num_stored() const {
-    std::uint64_t sum = 0;
-    for (const EdgeStore& store : stores_) sum += store.size() - store.num_mirrored();
-    return sum;
-  }
-
   void read(const FileFacts& facts) {
-    Status status;
-    const bool streamed = facts.streamed();
-    if (facts.binary() && !streamed) {
-      const std::uint64_t num_edges = facts.bytes / facts.record_bytes();
-      throw_if(check_memory(job_, bytes_for(num_edges, 0) / static_cast<unsigned>(job_.size()),
-                            path_.c_str()));
-    }
-    std::uint64_t num_entries = num_stored();
+    if (facts.binary() && !facts.streamed() && !options_.stream)
+      throw_if(check_memory(job_, row_bytes(facts.bytes / facts.record_bytes()), path_, kAdvice));
     LoadProgress progress(options_.progress, job_.rank() == 0, "reading",
-                          facts.bytes / static_cast<unsigned>(streamed ? 1 : job_.size()));
-    const auto advance = [&](std::uint64_t bytes) { progress.add(bytes); };
-    if (streamed) {
-      status = read_shared(job_, *source_, facts.in_order(), stores_[0], advance);
-    } else {
-      const auto threads = static_cast<std::uint64_t>(graph_.num_threads());
-      std::vector<std::uint64_t> counts;
-      throw_if(job_.all_gather(threads, counts));
-      const std::uint64_t num_parts =
-          std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-      const std::uint64_t first_part =
-          std::accumulate(counts.begin(), counts.begin() + job_.rank(), std::uint64_t{0});
-      std::vector<Status> results(stores_.size());
-      team().run([&](int t) {
-        const auto i = static_cast<std::size_t>(t);
-        try {
-          results[i] = source_->read_part(first_part + i, num_parts, stores_[i], advance);
-        } catch (const std::exception& error) {
-          results[i] = {Code::no_memory, path_ + ": no memory for its edges: " + error.what()};
-        }
-      });
-      for (const Status& result : results)
-        if (status.ok() && !result.ok()) status = result;
-    }
-    if (status.ok()) status = source_->check_unchanged();
-    throw_together(job_, status);
-    num_rows_ = std::max(num_rows_, facts.num_rows());
-    num_entries = num_stored() - num_entries;
-    throw_if(job_.all_reduce(num_entries, std::plus<>()));
-    throw_if(source_->check_entries(num_entries));
+                          facts.bytes / static_cast<unsigned>(facts.streamed() ? 1 : job_.size()));
     if (note_.empty()) note_ = source_->note();
+    num_rows_ = std::max(num_rows_, facts.num_rows());
+    edges_->add(std::move(source_), facts, [&](std::uint64_t bytes) { progress.add(bytes); });
   }
 
-  // Estimated memory of the whole job for reading, rows and degrees.
-  std::uint64_t bytes_for(std::uint64_t num_edges, std::uint64_t num_vertices) const {
-    const std::uint64_t kept = num_edges * (options_.undirected ? 2 : 1) *
-                               (options_.in_edges && !options_.undirected ? 2 : 1);
-    return bytes_read(num_edges) +
-           kept * (options_.weights == Weights::none ? sizeof(VertexId)
-                                                     : sizeof(VertexId) + sizeof(Weight)) +
-           num_vertices * (12 + 4 * static_cast<unsigned>(job_.size()));
+  // Estimated memory of each rank for rows of this many edges of the file.
+  std::uint64_t row_bytes(std::uint64_t num_edges) const {
+    const std::uint64_t kept =
+        num_edges * (options_.undirected && !is_cached_ ? 2 : 1) * (needs_in_edges() ? 2 : 1);
+    return kept * (sizeof(VertexId) + (options_.weights == Weights::none ? 0 : sizeof(Weight))) /
+           static_cast<unsigned>(job_.size());
+  }
+  // The same for what vertices take: where rows begin, and the program's values.
+  std::uint64_t vertex_bytes() const {
+    const std::uint64_t owned =
+        sizeof(std::uint64_t) * (needs_in_edges() ? 2 : 1) + options_.bytes_per_owned;
+    return graph_.num_vertices_ * owned / static_cast<unsigned>(job_.size()) +
+           graph_.num_vertices_ * std::uint64_t{options_.bytes_per_vertex};
   }
 
-  // Memory of the edges as they were read.
-  std::uint64_t bytes_read(std::uint64_t num_edges) const {
-    return num_edges * (sizeof(VertexId) * 2 + (weighted() ? sizeof(Weight) : 0));
+  // The memory for the rows and their vertices, before it is used.
+  void check_rows() {
+    const std::uint64_t num_vertices = graph_.num_vertices_;
+    const std::uint64_t counts =
+        sizeof(std::uint32_t) * num_vertices *
+        (counts_apart() ? 1 + static_cast<unsigned>(graph_.num_threads()) : 1);
+    Status status =
+        check_memory(job_, row_bytes(num_read_) + vertex_bytes() + counts, path_, kAdvice);
+    // Each edge has two vertices at most; the others are holes between the ids.
+    if (!status.ok() && num_vertices / 2 > num_read_)
+      status = {status.code(), status.text() +
+                                   "; most of its vertices have no edges: --named numbers "
+                                   "those that have"};
+    throw_if(status);
   }
 
   void count_vertices() {
-    std::uint64_t num_read = 0, largest = 0;
-    for (const EdgeStore& store : stores_) {
-      num_read += store.size();
-      if (store.size() > 0)
-        largest = std::max<std::uint64_t>(largest, store.largest() + std::uint64_t{1});
-    }
+    std::uint64_t num_read = edges_->size();
+    std::uint64_t largest = num_read > 0 ? edges_->largest() + std::uint64_t{1} : 0;
     throw_if(job_.all_reduce(num_read, std::plus<>()));
     throw_if(job_.all_reduce(largest, transport::Max()));
     largest = std::max(largest, num_rows_);
@@ -370,19 +485,6 @@ class Loader {
                                         ", more than any memory holds"});
     graph_.num_vertices_ = static_cast<VertexId>(largest);
     num_read_ = num_read;
-    const std::uint64_t places =
-        counts_apart() ? largest * 4 * static_cast<unsigned>(graph_.num_threads()) : 0;
-    Status status =
-        check_memory(job_,
-                     places + bytes_for(0, largest) / static_cast<unsigned>(job_.size()) +
-                         bytes_for(num_read, 0) / static_cast<unsigned>(job_.size()) / 3,
-                     path_.c_str());
-    // Each edge has two vertices at most; the others are holes between the ids.
-    if (!status.ok() && largest / 2 > num_read)
-      status = {status.code(), status.text() +
-                                   "; most of its vertices have no edges: --named numbers "
-                                   "those that have"};
-    throw_if(status);
   }
 
   // True if the threads of the only rank count edges apart, so that they need not wait for each
@@ -394,57 +496,13 @@ class Loader {
 
   // Counts the edges out (or in) of every vertex, over all ranks, into degrees_.
   void count(bool out) {
-    const std::size_t num_vertices = graph_.num_vertices_;
-    degrees_ = Buffer<std::uint32_t>(nullptr, num_vertices);
-    const bool apart = counts_apart();
+    degrees_ = Buffer<std::uint32_t>(nullptr, graph_.num_vertices_);
     places_.clear();
-    for (int t = 0; apart && t < graph_.num_threads(); ++t)
-      places_.emplace_back(nullptr, num_vertices);
-    const bool shared = !apart && graph_.num_threads() > 1;
-    team().run([&](int t) {
-      const auto thread = static_cast<std::size_t>(t);
-      std::uint32_t* const degrees = apart ? places_[thread].data() : degrees_.data();
-      const auto increment = [&](VertexId vertex) {
-        if (shared)
-          atomic_add(degrees[vertex], 1u);
-        else
-          ++degrees[vertex];
-      };
-      stores_[thread].for_each(
-          false,
-          [&](VertexId source, VertexId destination, Weight) {
-            if (out || options_.undirected) increment(source);
-            if (!out || (options_.undirected && source != destination)) increment(destination);
-          },
-          [] {});
-    });
-    if (apart) add_up_places();
-    if (job_.size() == 1) return;
-    // The sum needs as much memory again, so it is made in pieces.
-    constexpr std::size_t kPiece = std::size_t{1} << 20;
-    for (std::size_t at = 0; at < num_vertices; at += kPiece)
-      throw_if(job_.all_reduce(
-          std::span<std::uint32_t>(degrees_.data() + at, std::min(kPiece, num_vertices - at)),
-          std::plus<>()));
+    for (int t = 0; counts_apart() && t < graph_.num_threads(); ++t)
+      places_.emplace_back(nullptr, graph_.num_vertices_);
+    count_edges(job_, team(), *edges_, kind(out), degrees_, places_);
   }
-
-  // Prefix sums: each thread's count of a row becomes its first index in the row.
-  void add_up_places() {
-    detail::WorkCounter work(graph_.num_vertices_, {.grain = 4096}, graph_.num_threads());
-    team().run([&](int thread) {
-      work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
-        for (std::uint64_t v = begin; v < end; ++v) {
-          std::uint32_t sum = 0;
-          for (Buffer<std::uint32_t>& places : places_) {
-            const std::uint32_t count = places[v];
-            places[v] = sum;
-            sum += count;
-          }
-          degrees_[v] = sum;
-        }
-      });
-    });
-  }
+  RowKind kind(bool out) const { return {out, options_.undirected, options_.weights}; }
 
   void cut() {
     const std::span<const std::uint32_t> degrees(degrees_.data(), degrees_.size());
@@ -479,7 +537,7 @@ class Loader {
   }
 
   // Sends every edge to the owner of its source (out) or destination and makes the rows.
-  void distribute(Rows& rows, bool out, bool give_back) {
+  void distribute(Rows& rows, bool out, bool is_last) {
     const std::size_t num_rows = graph_.num_owned();
     rows.offsets = Buffer<std::uint64_t>(&job_, num_rows + 1, shares_rows());
     // Threads that share rows use offsets[r + 1] as the index of row r's next edge; when all edges
@@ -493,11 +551,8 @@ class Loader {
     }
     degrees_ = {};
     make_rows(rows, num_kept);
-    if (weighted())
-      send_to_owners<WeightedArc>(rows, out, give_back);
-    else
-      send_to_owners<Arc>(rows, out, give_back);
-    if (give_back) stores_.clear();
+    fill_rows(job_, team(), *edges_, kind(out), graph_.cut_, is_last, places_, rows);
+    if (is_last) edges_.reset();
     places_.clear();
   }
 
@@ -513,92 +568,6 @@ class Loader {
     throw_together(job_, status);
   }
 
-  template <class Message>
-  void send_to_owners(Rows& rows, bool out, bool give_back) {
-    const bool shared = graph_.num_threads() > 1;
-    const bool hashed = options_.weights == Weights::hash;
-    const VertexId first = graph_.first_, num_rows = graph_.num_owned();
-    std::uint64_t* const next = rows.offsets.data() + 1;
-    VertexId* const vertices = rows.vertices.data();
-    Weight* const weights = rows.weights.empty() ? nullptr : rows.weights.data();
-    const auto place_at = [&](std::uint64_t at, VertexId row, VertexId other, Weight weight) {
-      vertices[at] = other;
-      if (weights != nullptr) weights[at] = hashed ? hash_weight(row, other) : weight;
-    };
-    const auto place = [&](VertexId row, VertexId other, Weight weight) {
-      std::uint64_t& position = next[row - first];
-      const std::uint64_t at =
-          shared ? std::atomic_ref(position).fetch_add(1, std::memory_order_relaxed) : position++;
-      place_at(at, row, other, weight);
-    };
-    const auto place_message = [&](const Message& message) {
-      if (message.row - first >= num_rows) return;  // not this rank's: no rank sends such an edge
-      if constexpr (std::is_same_v<Message, WeightedArc>)
-        place(message.row, message.other, message.weight);
-      else
-        place(message.row, message.other, 1);
-    };
-    if (job_.size() == 1) {
-      team().run([&](int t) {
-        const auto thread = static_cast<std::size_t>(t);
-        std::uint32_t* const places = places_.empty() ? nullptr : places_[thread].data();
-        const auto put = [&](VertexId row, VertexId other, Weight weight) {
-          if (places == nullptr)
-            place(row, other, weight);
-          else
-            place_at(rows.offsets[row] + places[row]++, row, other, weight);
-        };
-        stores_[thread].for_each(
-            give_back,
-            [&](VertexId source, VertexId destination, Weight weight) {
-              if (out || options_.undirected) put(source, destination, weight);
-              if (!out || (options_.undirected && source != destination))
-                put(destination, source, weight);
-            },
-            [] {});
-      });
-      return;
-    }
-    transport::Exchange<Message> exchange(job_, graph_.num_threads());
-    std::vector<Status> results(stores_.size());
-    team().run([&](int t) {
-      Code failed = Code::ok;
-      const auto deliver = [&](VertexId row, VertexId other, Weight weight) {
-        if (row - first < num_rows) {
-          place(row, other, weight);
-          return;
-        }
-        Message message{};
-        message.row = row;
-        message.other = other;
-        if constexpr (std::is_same_v<Message, WeightedArc>) message.weight = weight;
-        const Code code = exchange.send(graph_.owner(row), t, message);
-        if (code != Code::ok) failed = code;
-      };
-      const auto receive = [&] {
-        for (std::span<const Message> messages; exchange.receive(t, messages);)
-          for (const Message& message : messages) place_message(message);
-      };
-      unsigned since = 0;
-      stores_[static_cast<std::size_t>(t)].for_each(
-          give_back,
-          [&](VertexId source, VertexId destination, Weight weight) {
-            if (out || options_.undirected) deliver(source, destination, weight);
-            if (!out || (options_.undirected && source != destination))
-              deliver(destination, source, weight);
-            if (++since % 1024 == 0) receive();
-          },
-          receive);
-      Status status = exchange.quiesce(t, place_message);
-      if (status.ok() && failed != Code::ok) status = {failed, "cannot send edges to their owners"};
-      results[static_cast<std::size_t>(t)] = status;
-    });
-    Status status;
-    for (const Status& result : results)
-      if (status.ok() && !result.ok()) status = result;
-    throw_together(job_, status);
-  }
-
   transport::Job& job_;
   std::string path_;
   const LoadOptions& options_;
@@ -609,20 +578,23 @@ class Loader {
   std::uint64_t num_rows_ = 0;          // that headers of files promise
   std::string note_;
   struct CacheFile {
-    ~CacheFile() {
+    ~CacheFile() { close_it(); }
+    void close_it() {
       if (number >= 0) close(number);
+      number = -1;
     }
     int number = -1;
   } cache_;
   bool is_cached_ = false;
   CacheHeader cache_header_{};
   static constexpr std::uint64_t kNotDamaged = ~std::uint64_t{0};
+  static constexpr const char* kAdvice =
+      "--stream leaves the edges in a file; or use more hosts, or a smaller graph";
   static constexpr std::uint64_t kMostVertices = std::uint64_t{1} << 48;
-  std::vector<EdgeStore> stores_;  // by thread
-  std::uint64_t num_read_ = 0;     // edges, by all ranks
+  std::unique_ptr<EdgeFeed> edges_;
+  std::uint64_t num_read_ = 0;  // edges, by all ranks
   Buffer<std::uint32_t> degrees_;
-  // By thread, if they count apart: the index in each row for its next edge.
-  std::vector<Buffer<std::uint32_t>> places_;
+  Places places_;
   Graph graph_;
 };
 

@@ -262,6 +262,57 @@ class Cli(command.Command):
         changed(vertices, 600, True)
         self.bad('names a vertex', 'wcc', 'g.bin', '--cache', ranks=2)
 
+    def test_edges_that_stay_in_a_file(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '11')
+        self.good('convert', 'g.bin', 'g.el')
+        with open(self.path('g.el'), 'rb') as file:
+            self.write('z.el.gz', gzip.compress(file.read()))
+        cache = 'g.bin.weft-cache'
+        algorithms = {**OPTIONS, **ONE_WAY, 'sssp': ['--source', '0', '--weights', 'none']}
+        for algorithm, options in algorithms.items():
+            for more in ([], ['--undirected'], ['--mode', 'paper']):
+                if '--mode' in more and algorithm in ONE_WAY:
+                    continue
+                right = self.good(algorithm, 'g.bin', *options, *more).partition(' steps=')[0]
+                for ranks, threads in ((1, 2), (3, 1)):
+                    with self.subTest(algorithm=algorithm, more=more, ranks=ranks):
+                        if os.path.exists(self.path(cache)):
+                            os.remove(self.path(cache))
+                        for _ in range(2):  # the file is made, and used again
+                            out = self.good(algorithm, 'g.bin', *options, *more, '--stream', '--threads',
+                                            threads, ranks=ranks)
+                            self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
+        # Any file that weft-graph reads can be streamed, and the cache is the one of --cache.
+        right = self.good('wcc', 'g.bin').partition(' steps=')[0]
+        for name in ('g.el', 'z.el.gz'):
+            self.assertTrue(same(right, self.good('wcc', name, '--stream', ranks=2)))
+        done = self.run_it('wcc', 'g.bin', '--stream')
+        self.assertIn('is written first', done.stderr)
+        self.assertIn('of memory, of ', done.stderr)
+        os.utime(self.path('g.bin'))
+        self.good('wcc', 'g.bin', '--cache')
+        done = self.run_it('wcc', 'g.bin', '--stream')
+        self.assertTrue(same(right, done.stdout))
+        self.assertNotIn('is written first', done.stderr)
+        # What the cache says is checked before it is used.
+        with open(self.path(cache), 'r+b') as file:
+            file.seek(64 + 4 * 2048)
+            file.write(struct.pack('<I', 1 << 20))
+        done = self.run_it('wcc', 'g.bin', '--stream', ranks=2)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('damaged behind byte 64', done.stderr)
+        self.bad('--weights none', 'sssp', 'g.bin', '--source', '0', '--stream')
+        self.bad('--stream has no effect here', 'bfs', 'g.bin', '--source', '0', '--stream', '--mode',
+                 'paper', '--migrate', ranks=2)
+
+    def test_a_process_does_not_hold_the_edges_as_they_were_read(self):
+        self.good('generate', 'rmat', 'g.bin', '--scale', '18')
+        small = json.loads(self.good('bfs', self.write('s.el', '0 1\n'), '--source', '0', '--json'))
+        large = json.loads(self.good('bfs', 'g.bin', '--source', '0', '--json'))
+        taken = large['peak_resident_bytes'] - small['peak_resident_bytes']
+        # 4 bytes an edge, out and in, and some 40 a vertex; as they were read edges have 8 bytes more.
+        self.assertLess(taken, 1.25 * (8 * large['edges'] + 40 * large['vertices']))
+
     def test_info(self):
         self.write('g.el', '0 1\n0 1\n2 2\n2 0\n')
         info = json.loads(self.good('info', 'g.el', '--json', ranks=2))

@@ -2,6 +2,7 @@
 // algorithm finds what a serial computation finds.
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
@@ -29,6 +30,57 @@ struct Expected {
 };
 
 }  // namespace
+
+TEST_CASE(
+    "rows that stay in a file are those of a graph in memory, however few are made at a time") {
+  const TemporaryFile file(".bin");
+  const std::string cache = file.path() + ".weft-cache";
+  write_binary(file.path(), some_edges(400, 3000));
+  const bool undirected = GENERATE(false, true);
+  using Edges = std::vector<std::vector<VertexId>>;
+  const auto edges_of = [](const Rows& rows, VertexId num_rows) {
+    Edges edges;
+    for (VertexId r = 0; r < num_rows; ++r) {
+      const Neighbors row = rows.row(r);
+      edges.emplace_back(row.vertices(), row.vertices() + row.size());
+      std::sort(edges.back().begin(), edges.back().end());
+    }
+    return edges;
+  };
+  Edges out, in;
+  on_ranks(1, [&](transport::Job& job) {
+    const Graph graph =
+        loadGraph(job, file.path(), {.undirected = undirected, .in_edges = true, .threads = 1});
+    out = edges_of(graph.out(), graph.num_vertices());
+    in = edges_of(graph.in(), graph.num_vertices());
+  });
+  const int num_ranks = GENERATE(1, 3);
+  // A row at a time; rows of some; and all at once.
+  const std::uint64_t part_bytes = GENERATE(1, 1200, 1 << 20);
+  INFO(num_ranks << " ranks, " << part_bytes << " bytes at a time");
+  std::mutex mutex;
+  std::uint64_t num_wrong = 0, num_seen = 0;
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(),
+                                  {.undirected = undirected,
+                                   .in_edges = true,
+                                   .threads = 2,
+                                   .bind_threads = false,
+                                   .stream = true,
+                                   .part_bytes = part_bytes});
+    const Edges my_out = edges_of(graph.out(), graph.num_owned());
+    const Edges my_in = edges_of(graph.in(), graph.num_owned());
+    const std::lock_guard lock(mutex);
+    for (VertexId r = 0; r < graph.num_owned(); ++r) {
+      num_wrong += my_out[r] != out[graph.first() + r] || my_in[r] != in[graph.first() + r] ? 1 : 0;
+      ++num_seen;
+    }
+    if (graph.has_remote_rows()) ++num_wrong;
+  });
+  unlink(cache.c_str());
+  CHECK(num_wrong == 0);
+  CHECK(num_seen == out.size());
+}
 
 TEST_CASE("all algorithms find what a serial computation finds") {
   const TemporaryFile file(".bin");

@@ -61,6 +61,7 @@ Status check_effects(int num_processes, const RunArguments& arguments) {
               {"--out-format", !arguments.out.empty(), "with --out"},
               {"--out-format", arguments.out_format == ResultFormat::text || !arguments.load.named,
                "without --named, as binary results have no names: convert the graph with --names"},
+              {"--stream", !migrates, "without --migrate"},
               {"--checkpoint-every", !arguments.checkpoint.empty(), "with --checkpoint"}});
 }
 

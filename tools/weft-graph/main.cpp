@@ -45,6 +45,8 @@ void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
   command.flag("--undirected", load.undirected, "edges count in both directions");
   command.flag("--cache", load.cache,
                "reads GRAPH.weft-cache, which is written if it is missing or out of date");
+  command.flag("--stream", load.stream,
+               "leaves the edges in GRAPH.weft-cache: for graphs that memory does not hold");
 }
 
 // Options of the partition and of threads.

@@ -195,6 +195,26 @@ Json run_all(const Graph& graph, const RunArguments& arguments,
   });
 }
 
+// What an algorithm's arrays take, in bytes for each vertex: in all ranks together, and in each.
+struct ArrayBytes {
+  std::uint32_t owned, whole;
+};
+ArrayBytes bytes_of_arrays(const RunArguments& arguments, bool several) {
+  const std::uint32_t v = sizeof(VertexId), mirrors = several ? 1 : 0;
+  const std::string& name = arguments.algorithm;
+  const bool is_paper = arguments.run.mode == Mode::paper;
+  if (name == "bfs") return is_paper ? ArrayBytes{4 + v, v + 1} : ArrayBytes{4 + 3 * v, 1};
+  if (name == "sssp") return {8, 9};
+  if (name == "pagerank")
+    return is_paper || arguments.run.mode == Mode::push ? ArrayBytes{8, 17}
+                                                        : ArrayBytes{32, 8 * mirrors};
+  if (name == "wcc") return {v, v};
+  if (name == "cdlp") return {3 * v, v * mirrors};
+  if (name == "kcore") return {4 + v, v};
+  if (name == "betweenness") return {28, 16};
+  return {16, 8};  // lcc and triangles, whose own rows come to it
+}
+
 // A run that ended well has no more use for its checkpoint.
 void remove_checkpoint(const RunArguments& arguments) {
   const std::string path = checkpoint_path(arguments);
@@ -253,6 +273,9 @@ Status run_algorithm(transport::Job& job, RunArguments arguments) {
       !arguments.given.contains("--alpha"))
     arguments.load.alpha = 0;
   arguments.load.remote_rows = mode == Mode::paper && arguments.run.step.migration.enabled;
+  const ArrayBytes arrays = bytes_of_arrays(arguments, job.size() > 1);
+  arguments.load.bytes_per_owned = arrays.owned;
+  arguments.load.bytes_per_vertex = arrays.whole;
   throw_together(job, job.rank() == 0 ? check_folders(arguments) : Status());
   const auto start = Clock::now();
   const Graph graph = loadGraph(job, arguments.graph, arguments.load);

@@ -1,7 +1,7 @@
 #pragma once
 // Buffer: an array of plain values in page-aligned, zeroed memory. In a job of several ranks the
 // others can read it with Job::rdma_read; in a job of one, or where that is not wanted, it is
-// ordinary memory, in large pages if it is large.
+// ordinary memory, in large pages if it is large. Or it is a part of a file, which is not changed.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -20,6 +20,9 @@ class WEFT_API Pages {
  public:
   Pages() noexcept = default;
   Pages(transport::Job* job, std::size_t bytes, bool is_remote);
+  // Those of a file from byte `offset` on, to be read alone; the kernel reads them when they are
+  // used, and drops them when memory is short. The file must not get shorter.
+  Pages(int descriptor, std::uint64_t offset, std::size_t bytes);
   Pages(Pages&& other) noexcept { swap(other); }
   Pages& operator=(Pages&& other) noexcept {
     Pages(std::move(other)).swap(*this);
@@ -56,6 +59,14 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
     return *this;
+  }
+  // `size` values of a file, at `offset`, a multiple of their size: constant, and not remote.
+  // Throws weft::Error (no_memory).
+  static Buffer of_file(int descriptor, std::uint64_t offset, std::size_t size) {
+    Buffer buffer;
+    buffer.pages_ = detail::Pages(descriptor, offset, size * sizeof(T));
+    buffer.size_ = size;
+    return buffer;
   }
   void swap(Buffer& other) noexcept {
     pages_.swap(other.pages_);

@@ -70,6 +70,16 @@ struct LoadOptions {
   // Rows are read from GRAPH.weft-cache, if that is of the present file and has all that is wanted;
   // otherwise it is written.
   bool cache = false;
+  // For graphs that memory does not hold: rows stay in GRAPH.weft-cache, as with `cache`, and the
+  // kernel reads them as they are used. Where the cache is missing it is written in parts. Without
+  // weights, and other ranks cannot read rows for migration.
+  bool stream = false;
+  // Memory, in each rank, for the part of the rows that is made at a time for such a cache; 0: half
+  // of what is left.
+  std::uint64_t part_bytes = 0;
+  // What the program's arrays take: bytes for each vertex that a rank owns, and for each vertex of
+  // the graph in every rank. Whether memory suffices is checked with them before rows are made.
+  std::uint32_t bytes_per_owned = 0, bytes_per_vertex = 0;
   // More files of edges of the same graph.
   std::vector<std::string> more_files = {};
   // Of a table: "source,destination[,weight]", by name or by number from 1. Empty: by names that
@@ -85,7 +95,8 @@ struct LoadOptions {
   std::string names = {};
   // Called about once a second, by rank 0, with a share between 0 and 1. May be empty.
   std::function<void(const char* what, double share)> progress = nullptr;
-  // Called by rank 0 with what the user should know of how the file is read. May be empty.
+  // Called by rank 0 with what the user should know of how the file is read, and with `stream` of
+  // the memory it takes. May be empty.
   std::function<void(const std::string& text)> note = nullptr;
 };
 
@@ -131,6 +142,8 @@ struct Rows {
   Buffer<std::uint64_t> offsets;  // one more than rows
   Buffer<VertexId> vertices;      // the edges' other ends
   Buffer<Weight> weights;         // empty: every edge weighs 1
+  // The vertices are those of all ranks' rows, in a file, and offsets count from its first edge.
+  bool whole = false;
 
   std::uint64_t degree(VertexId row) const noexcept { return offsets[row + 1] - offsets[row]; }
   Neighbors row(VertexId row) const noexcept {

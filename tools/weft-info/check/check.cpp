@@ -132,7 +132,6 @@ void check_pairs(Hosts& hosts, Progress& progress, Report& report) {
     for (std::size_t i = 0; i < circle.size() / 2; ++i) {
       Host *a = circle[i], *b = circle[circle.size() - 1 - i];
       if (a == nullptr || b == nullptr) continue;
-      if (i % 2 == round % 2) std::swap(a, b);
       if (!a->is_there() || !b->is_there()) continue;
       text += fmt::format("{}{} <-> {}", text.empty() ? "" : ", ", a->name(), b->name());
       threads.emplace_back([a, b, &report] { check_pair(*a, *b, report); });

@@ -125,7 +125,7 @@ void Host::read_complaints() {
 
 // With the last that weftrun or the launch command has said, in one line.
 Status Host::lost(Code code, const std::string& what) {
-  is_there_ = false;
+  const bool was_there = std::exchange(is_there_, false);
   poll(nullptr, 0, kLookMs);  // the reason may come right after the end
   read_complaints();
   std::string said = complaints_;
@@ -136,7 +136,8 @@ Status Host::lost(Code code, const std::string& what) {
     said.erase(0, before == std::string::npos ? 0 : before + 1);
   }
   std::ranges::replace(said, '\n', ' ');
-  return {code, said.empty() ? what : what + ": " + said};
+  return {code, fmt::format("{}{}{}", was_there ? what : "weft-info did not start there, " + what,
+                            said.empty() ? "" : ": ", said)};
 }
 
 Status Host::read_line(std::string& line, int timeout_ms) {
@@ -159,7 +160,7 @@ Status Host::read_line(std::string& line, int timeout_ms) {
     if (length > 0)
       output_.append(buffer, static_cast<std::size_t>(length));
     else if (length == 0)
-      return lost(Code::peer_lost, "weft-info has ended there");
+      return lost(Code::peer_lost, "it has ended");
     else if (errno != EAGAIN && errno != EINTR)
       return lost(Code::peer_lost, strerror(errno));
   }
@@ -178,7 +179,7 @@ Status Host::ask(const Json& question, Json& answer, int timeout_ms) {
   if (!is_there_) return {Code::peer_lost, "it has ended"};
   const std::string text = question.dump() + "\n";
   if (write(in_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return lost(Code::peer_lost, "weft-info has ended there");
+    return lost(Code::peer_lost, "it has ended");
   std::string line;
   if (Status status = read_line(line, timeout_ms); !status) return status;
   answer = Json::parse(line, nullptr, false);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 
 #include "tools/weft-info/check/report.hpp"
 #include "weft/status.hpp"

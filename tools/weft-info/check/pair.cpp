@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace weft::check {
@@ -42,7 +43,8 @@ class Pair {
   void names(Host& from, Host& to);
   void mtus();
   bool reach(Host& from, Host& to);
-  bool connections(Host& from, Host& to, const Json& listening, const std::string& address);
+  bool connections(Host& from, Host& to, const Json& listening, const std::string& address,
+                   const std::string& by);
   void packets(Host& from, Host& to, const Json& listening, const std::string& address);
   void ends(bool connects);
   void end_pair(const Json& left, std::size_t left_index, const Json& right);
@@ -97,7 +99,7 @@ void Pair::names(Host& from, Host& to) {
 void Pair::mtus() {
   const unsigned left = mtu_of(a_, a_.address()), right = mtu_of(b_, b_.address());
   if (left == 0 || right == 0) return;
-  if (left == right) return add(both_, Level::ok, "MTU", fmt::format("{} at both ends", left));
+  if (left == right) return;  // packets() says it
   const Host& less = left < right ? a_ : b_;
   add(both_, Level::warning, "MTU",
       fmt::format("{} has {}, {} has {}; the smaller is taken", a_.name(), left, b_.name(), right),
@@ -121,21 +123,21 @@ bool Pair::reach(Host& from, Host& to) {
         fmt::format("on {}: ip route get {}; ip route", from.name(), address));
     return false;
   }
-  const std::string gateway = route.at("gateway");
-  add(way(from, to), Level::ok, "route",
-      fmt::format("to {} by {} from {}{}", address, route.at("interface").get<std::string>(),
-                  route.at("source").get<std::string>(),
-                  gateway.empty() ? "" : " over " + gateway));
+  const std::string gateway = route.at("gateway"), interface = route.at("interface"),
+                    source = route.at("source");
+  const std::string by =
+      fmt::format("by {} from {}{}", interface, source, gateway.empty() ? "" : " over " + gateway);
   if (const Status status = to.ask({{"do", "listen"}, {"address", address}}, listening); !status) {
     add(to.name(), Level::error, "TCP", status.text(), "ip address; ss -lnt");
     return false;
   }
-  if (!connections(from, to, listening, address)) return false;
+  if (!connections(from, to, listening, address, by)) return false;
   packets(from, to, listening, address);
   return true;
 }
 
-bool Pair::connections(Host& from, Host& to, const Json& listening, const std::string& address) {
+bool Pair::connections(Host& from, Host& to, const Json& listening, const std::string& address,
+                       const std::string& by) {
   Json answer;
   if (!from.ask({{"do", "connect"}, {"address", address}, {"ports", listening.at("ports")}},
                 answer))
@@ -183,7 +185,8 @@ bool Pair::connections(Host& from, Host& to, const Json& listening, const std::s
         fmt::format("on {}: ip route get {}; ip neighbour show {}", from.name(), address, address));
   const std::size_t failed = silent.size() + refused.size() + other.size();
   if (failed == 0)
-    add(way(from, to), Level::ok, "TCP", fmt::format("{} ports {} connect", address, range));
+    add(way(from, to), Level::ok, "TCP",
+        fmt::format("{} ports {} connect, {}", address, range, by));
   return failed < attempts.size();
 }
 
@@ -218,8 +221,8 @@ void Pair::packets(Host& from, Host& to, const Json& listening, const std::strin
 }
 
 std::string name_of(const Json& end) {
-  const std::string fabric = end.at("fabric"), name = end.at("name"), kind = end.at("kind");
-  return fmt::format("{} {}", kind, name);
+  const std::string fabric = end.at("fabric"), name = end.at("name");
+  return fabric + " " + name;
 }
 
 // Bytes of one device of a host to one of the other's.
@@ -234,7 +237,6 @@ void Pair::ends(bool connects) {
       if (left.size() * right.size() > kMostCrossed && i != j) continue;
       route_of(a_, b_, left[i], right[j]);
       route_of(b_, a_, right[j], left[i]);
-      const std::string interface = left[i].at("interface");
       // Without connections it would take time to say the same again.
       if (!connects && left[i].at("fabric") == "ofi") continue;
       end_pair(left[i], i, right[j]);

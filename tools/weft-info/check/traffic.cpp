@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/wait.hpp"
@@ -12,7 +13,6 @@ namespace weft::check {
 namespace {
 
 using fabric::Bytes;
-
 
 // A message's first letter. Questions have small ones, answers great ones.
 enum Kind : char {

@@ -101,14 +101,13 @@ void Member::take_visitors() {
 // False: the input has ended.
 bool Member::read_questions() {
   char buffer[4096];
-  for (;;) {
+  bool has_ended = false;
+  while (!has_ended) {
     const ssize_t length = read(STDIN_FILENO, buffer, sizeof buffer);
-    if (length == 0) return false;
-    if (length < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN) break;
-      return false;
-    }
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) break;
+    has_ended = length <= 0;
+    if (has_ended) break;
     input_.append(buffer, static_cast<std::size_t>(length));
   }
   for (std::size_t end; (end = input_.find('\n')) != std::string::npos;) {
@@ -122,7 +121,7 @@ bool Member::read_questions() {
     }
     print_line(answered);
   }
-  return true;
+  return !has_ended;
 }
 
 Json Member::answer(const Json& question) {

@@ -6,13 +6,16 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "fabric/inspection.hpp"
 #include "fabric/shm/endpoint.hpp"
 #ifdef WEFT_HAVE_VERBS
 #include "fabric/verbs/device.hpp"
 #include "fabric/verbs/endpoint.hpp"
+#include "fabric/verbs/inspect.hpp"
 #endif
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/inspect.hpp"
 #include "fabric/ofi/messages.hpp"
 #endif
 
@@ -90,6 +93,17 @@ std::span<const Row, kNumFabrics> rows() { return table; }
 const Row* find_row(std::string_view name) {
   const auto* found = std::ranges::find(table, name, &Row::name);
   return found == std::end(table) ? nullptr : found;
+}
+
+bool inspect([[maybe_unused]] const Settings& settings, std::string_view name,
+             [[maybe_unused]] Inspection& inspection) {
+#ifdef WEFT_HAVE_VERBS
+  if (name == "verbs") return weft::verbs::inspect(settings, inspection), true;
+#endif
+#ifdef WEFT_HAVE_OFI
+  if (name == "ofi") return weft::ofi::inspect(settings, inspection), true;
+#endif
+  return false;
 }
 
 void set_loopback(std::unique_ptr<Endpoint> (*make)()) {

@@ -13,6 +13,8 @@
 #include "lanes/fabrics.hpp"
 #include "peer/address.hpp"
 #include "tools/cli/cli.hpp"
+#include "tools/weft-info/check/check.hpp"
+#include "tools/weft-info/check/member.hpp"
 #include "tools/weft-info/collectives.hpp"
 #include "tools/weft-info/tune.hpp"
 #include "tools/weft-info/why.hpp"
@@ -122,7 +124,21 @@ int main(int argc, char** argv) {
       app.option("--peer", peer, "meet the Node at ADDRESS, and say over which fabric")
           .value_name("ADDRESS");
   app.option("--secret", secret, "of --peer").needs(meets);
+  std::vector<std::string> hosts;
+  const cli::Option checks =
+      app.option(
+             "--check", hosts,
+             "whether this host is fit for Weft; HOST...: these, one with this host, and what is "
+             "between each two of them; a line for each finding with what to do")
+          .values(0, 1 << 20)
+          .value_name("HOST");
+  bool json = false, serves = false;
+  app.flag("--json", json, "of --check: as JSON").needs(checks);
+  app.flag("--serve-check", serves,
+           "what --check starts on each host: answers its questions on standard input");
   if (const auto status = app.parse(argc, argv)) return *status;
+  if (serves) return check::serve(settings, environment);
+  if (checks.is_given()) return check::check(settings, environment, hosts, json);
 
   if (attach.is_given()) return asks_why ? print_why(pid) : print_stats(pid);
   if (tunes.is_given()) {

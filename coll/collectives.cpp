@@ -31,6 +31,11 @@ Status lost(Team& team) {
   return Code::peer_lost;
 }
 
+void leave_to_hosts(Team& team) {
+  if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
+    offload->say_left();
+}
+
 Status ended(Team& team, Status status) {
   if (status == Code::peer_lost || status == Code::timed_out ||
       (status == Code::no_memory && team.is_out_of_memory()))
@@ -63,12 +68,13 @@ bool is_by_network(Team& team, std::size_t bytes) {
   return choose(Collective::bcast, situation, team.choices()) == Algorithm::native;
 }
 
-// A call of a team that may use switches, by them or by the hosts, and timed.
+// A call of a team that may use switches, by them or by the hosts; timed in a trial.
 template <class ByHosts>
 Status by_either(offload::Offload& offload, Team& team, const offload::Call& call,
                  ByHosts&& by_hosts) {
   const bool is_taken = offload.enter(call);
   if (is_taken) team.counts().add(call.collective, Algorithm::by_switch, call.counted_bytes());
+  if (!offload.is_trial()) return is_taken ? ended(team, offload.run(call)) : by_hosts();
   const std::uint64_t begin_ns = now_ns();
   const Status status = is_taken ? ended(team, offload.run(call)) : by_hosts();
   if (status) offload.note_time(call, is_taken, now_ns() - begin_ns);
@@ -145,6 +151,19 @@ Status reduce_by_hosts(Team& team, const void* input, void* receive, std::size_t
   }
 }
 
+// Returns true if a reduction needs no other member: it has no bytes, or the team one member, or
+// the team is broken.
+bool is_trivial(Team& team, const void* input, void* receive, std::size_t bytes, Status& status) {
+  if (bytes == 0) return true;
+  if (team.size() == 1) {
+    if (input != receive) copy_bytes(receive, input, bytes);
+    return true;
+  }
+  if (!team.is_broken()) return false;
+  status = lost(team);
+  return true;
+}
+
 // A copy of data that an in-place call both sends and overwrites.
 std::unique_ptr<std::byte[]> copy_of(const void* data, std::size_t bytes) {
   std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
@@ -195,14 +214,9 @@ Status bcast(Team& team, void* data, std::size_t bytes, int root) {
 
 Status reduce(Team& team, const void* send, void* receive, std::size_t count, const Reduction& op,
               int root) {
-  const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
   const void* input = send != nullptr ? send : receive;
-  if (team.size() == 1) {
-    copy_bytes(receive, input, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
+  if (Status status; is_trivial(team, input, receive, count * op.element_bytes, status))
+    return status;
   if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
     return by_either(
         *offload, team,
@@ -213,16 +227,11 @@ Status reduce(Team& team, const void* send, void* receive, std::size_t count, co
 
 Status allreduce(Team& team, const void* send, void* receive, std::size_t count,
                  const Reduction& op) {
-  const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
-  if (team.size() == 1) {
-    if (send != nullptr) copy_bytes(receive, send, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
+  const void* input = send != nullptr ? send : receive;
+  if (Status status; is_trivial(team, input, receive, count * op.element_bytes, status))
+    return status;
   if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
-    return by_either(*offload, team,
-                     offload::allreduce_call(send != nullptr ? send : receive, receive, count, op),
+    return by_either(*offload, team, offload::allreduce_call(input, receive, count, op),
                      [&] { return allreduce_by_hosts(team, send, receive, count, op); });
   return allreduce_by_hosts(team, send, receive, count, op);
 }
@@ -232,13 +241,8 @@ Status reduce_scatter(Team& team, const void* send, void* receive, const std::si
   std::size_t count = 0;
   for (int r = 0; r < team.size(); ++r) count += counts[r];
   const std::size_t bytes = count * op.element_bytes;
-  if (bytes == 0) return {};
   const void* input = send != nullptr ? send : receive;
-  if (team.size() == 1) {
-    copy_bytes(receive, input, bytes);
-    return {};
-  }
-  if (team.is_broken()) return lost(team);
+  if (Status status; is_trivial(team, input, receive, bytes, status)) return status;
   if (auto* offload = team.offload(); offload != nullptr) [[unlikely]]
     return by_either(
         *offload, team,
@@ -266,6 +270,7 @@ Status scan_any(Team& team, const void* send, void* receive, std::size_t count, 
     return {};
   }
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   const Algorithm algorithm = take(team, Collective::scan, bytes, op);
   if (algorithm == Algorithm::shm)
     return shm_scan(*team.shm(), send != nullptr ? send : receive, receive, count, op, exclusive);
@@ -302,6 +307,7 @@ Status gather(Team& team, const void* send, void* receive, std::size_t bytes, in
     copy_bytes(at(receive, index(root) * bytes), send, bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   const Algorithm algorithm = take(team, Collective::gather, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -322,6 +328,7 @@ Status scatter(Team& team, const void* send, void* receive, std::size_t bytes, i
     copy_bytes(receive, at(send, index(root) * bytes), bytes);
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   const Algorithm algorithm = take(team, Collective::scatter, bytes);
   switch (algorithm) {
     case Algorithm::shm:
@@ -377,6 +384,7 @@ Status alltoall(Team& team, const void* send, void* receive, std::size_t bytes) 
     if (!held) return Code::no_memory;
     send = held.get();
   }
+  leave_to_hosts(team);
   const Algorithm algorithm = take(team, Collective::alltoall, bytes);
   switch (algorithm) {
     case Algorithm::shm:

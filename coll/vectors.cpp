@@ -26,6 +26,7 @@ Status gatherv(Team& team, const void* send, std::size_t send_bytes, void* recei
     copy_bytes(at(receive, displacements[root]), send, std::min(send_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   if (goes_by_leaders(team, Collective::gather, send_bytes))
     return ended(team,
                  two_level_gatherv(team, send, send_bytes, receive, counts, displacements, root));
@@ -42,6 +43,7 @@ Status scatterv(Team& team, const void* send, const std::size_t* counts,
     copy_bytes(receive, at(send, displacements[root]), std::min(receive_bytes, counts[root]));
   if (team.size() == 1) return {};
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   if (goes_by_leaders(team, Collective::scatter, receive_bytes))
     return ended(
         team, two_level_scatterv(team, send, counts, displacements, receive, receive_bytes, root));
@@ -58,6 +60,7 @@ Status allgatherv(Team& team, const void* send, std::size_t send_bytes, void* re
     copy_bytes(at(receive, displacements[me]), send, std::min(send_bytes, counts[me]));
   if (n == 1) return {};
   if (team.is_broken()) return lost(team);
+  leave_to_hosts(team);
   std::size_t total = 0;
   for (int r = 0; r < n; ++r) total += counts[r];
   if (total == 0) return {};
@@ -78,6 +81,7 @@ Status alltoallv(Team& team, const void* send, const std::size_t* send_counts,
                  const std::size_t* receive_counts, const std::ptrdiff_t* receive_displacements) {
   const int n = team.size();
   if (n > 1 && team.is_broken()) return lost(team);
+  if (n > 1) leave_to_hosts(team);
   std::vector<std::byte> held;
   std::vector<std::ptrdiff_t> held_displacements;
   if (send == nullptr) {

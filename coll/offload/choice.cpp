@@ -44,31 +44,37 @@ void Offload::say(Refusal why, const coll::Reduction& op) noexcept {
   const auto tell = [&](auto... text) {
     // Who leaves the choice to Weft need not know; who has made it does.
     log_line(forced_ || lengths_ ? LogLevel::warn : LogLevel::info, team_.engine().rank(),
-             "offload: reductions {} stay with the hosts: {}", text...);
+             "offload: {} stay with the hosts: {}", text...);
   };
   switch (why) {
     case Refusal::none:
       return;
+    case Refusal::kind:
+      return tell(
+          "gather, scatter, alltoall, scans, and all calls of blocks of several lengths",
+          "switches compute allreduce, reduce, reduce_scatter, allgather, bcast and barrier "
+          "alone");
     case Refusal::own:
-      return tell("by an operation of the program",
+      return tell("reductions by an operation of the program",
                   "switches know those of MPI alone, not functions (MPI_Op_create)");
     case Refusal::element:
       return tell(
-          fmt::format("of elements of {} bytes by {}", op.element_bytes, name(op.operation)),
+          fmt::format("reductions of elements of {} bytes by {}", op.element_bytes,
+                      name(op.operation)),
           "switches compute integers of 8 to 64 bits, float, double, complex sums of these, "
           "bfloat16 and pairs with an int alone");
     case Refusal::parts:
-      return tell(fmt::format("of complex numbers by {}", name(op.operation)),
+      return tell(fmt::format("reductions of complex numbers by {}", name(op.operation)),
                   "switches compute their parts one by one, which gives sums alone");
     case Refusal::undefined:
-      return tell(fmt::format("of {} by {}", name(op.element), name(op.operation)),
+      return tell(fmt::format("reductions of {} by {}", name(op.element), name(op.operation)),
                   "the switches' arithmetic does not define them");
     case Refusal::order:
-      return tell(fmt::format("of {}", name(op.element)),
+      return tell(fmt::format("reductions of {}", name(op.element)),
                   "WEFT_COLL_ALGORITHMS=reproducible asks for one order of sums, which switches "
                   "do not keep");
     case Refusal::switches:
-      return tell(fmt::format("of {} by {}", name(op.element), name(op.operation)),
+      return tell(fmt::format("reductions of {} by {}", name(op.element), name(op.operation)),
                   "the switches of this communicator do not compute them");
   }
 }
@@ -100,6 +106,7 @@ bool Offload::measures(const Call& call) const noexcept {
 
 // The way of a blocking call, which all members take.
 bool Offload::choose(const Call& call) {
+  is_trial_ = false;
   if (!measures(call)) return takes(call, {});
   Trials& trials = this->trials(call);
   if (trials.is_due(call.bytes())) {
@@ -119,7 +126,10 @@ bool Offload::choose(const Call& call) {
     if (!coll::allreduce(*everyone_, nullptr, times.data(), times.size(), sum)) return false;
     trials.decide(call.bytes(), times);
   }
-  return trials.next_is_by_switch(call.bytes(), takes(call, {}));
+  const bool guess = !trials.is_decided(call.bytes()) && takes(call, {});
+  const bool is_by_switch = trials.next_is_by_switch(call.bytes(), guess);
+  is_trial_ = trials.is_in_trial(call.bytes());
+  return is_by_switch;
 }
 
 }  // namespace weft::offload

@@ -152,6 +152,8 @@ void Offload::arrange(const std::vector<MemberLocation>& all) {
   }
   const auto nodes = offload::lead(locations, Mode::node);
   num_nodes_ = static_cast<int>(nodes.size());
+  // Nothing is gained by a switch at a single node, and asking costs as much as its calls do.
+  if (num_nodes_ == 1 && !forced_ && !lengths_) return void(usable_ = false);
   for (const auto& members : nodes)
     num_members_of_node_ = std::max(num_members_of_node_, static_cast<int>(members.size()));
   std::vector<int> leaders;

@@ -34,15 +34,20 @@ class Offload {
   // Does not communicate; made only if the settings want switches.
   explicit Offload(coll::Team& team);
   ~Offload();
+  // Before the first call: the switches take all that they can, as with WEFT_OFFLOAD_WHEN=force.
+  void force() noexcept { forced_ = true; }
 
   // Returns false once it is known that the switches do not take the call.
   bool may_take(const Call& call) noexcept { return !is_made() || takes(call, decision(call)); }
+  // Has the log say that calls of a kind that is none of a Call's stay with the hosts.
+  void say_left() noexcept { say(Refusal::kind, {}); }
   // Blocking. Returns true, on all members alike, if the switches take this call: it then has the
   // turn, and run() follows. Every call asks, in the team's order.
   bool enter(const Call& call);
-  // The time of a call by the way that enter() has said.
+  // Returns true if the call that enter() was asked about is one of a trial: its time is noted.
+  bool is_trial() const noexcept { return is_trial_; }
   void note_time(const Call& call, bool by_switch, std::uint64_t time_ns) noexcept {
-    if (measures(call)) trials(call).note(call.bytes(), by_switch, time_ns);
+    trials(call).note(call.bytes(), by_switch, time_ns);
   }
   // Besides the codes of messages returns timed_out if a leader that lives does not answer another
   // for too long.
@@ -75,8 +80,8 @@ class Offload {
   MemberLocation own_location() const;
   void arrange(const std::vector<MemberLocation>& all);
   void use(const Negotiation& negotiation);
-  // Why an operation stays with the hosts.
-  enum class Refusal : std::uint8_t { none, own, element, parts, undefined, order, switches };
+  // Why a call stays with the hosts.
+  enum class Refusal : std::uint8_t { none, kind, own, element, parts, undefined, order, switches };
   Refusal refusal(const coll::Reduction& op) const noexcept;
   // Logs the reason, once each; of all members the first does.
   void say(Refusal why, const coll::Reduction& op) noexcept;
@@ -135,6 +140,7 @@ class Offload {
   int num_members_of_node_ = 1;  // the most
   bool forced_ = false;
   std::array<Trials, coll::kNumCollectives> trials_;  // changed by blocking calls alone
+  bool is_trial_ = false;                             // likewise
   std::unique_ptr<coll::Team> everyone_;              // adds up their times
   std::optional<Lengths> lengths_;      // the lengths that the settings give to the switch
   std::atomic<std::uint32_t> said_{0};  // a bit for each Refusal
@@ -154,8 +160,8 @@ class Offload {
 };
 
 // The sums that the switches compute in ordered mode, by messages among the leaders: each adds up
-// its part of the vector. The output holds the contribution and takes the result; the plan's
-// operation is a SumOp.
+// its part of the vector, or all of a short one. The output holds the contribution and takes the
+// result; the plan's operation is a SumOp.
 void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t count,
                      std::size_t unit, const SumOrder& order);
 // An operation as the switches do it, bit by bit. Neither copied nor moved.

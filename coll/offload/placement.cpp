@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 #include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -52,7 +54,7 @@ std::optional<Address> find_switch(const std::string& text, std::string& error) 
   // No name, but an IPv6 address without its brackets or a wrong one in them.
   if (name.find_first_of(":[]") != name.npos) return {};
   // An address with this port says whether it is one.
-  auto address = innet::parse_address("127.0.0.1" + text.substr(colon));
+  const auto address = innet::parse_address("127.0.0.1" + text.substr(colon));
   if (!address) return {};
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -61,21 +63,33 @@ std::optional<Address> find_switch(const std::string& text, std::string& error) 
     error = fmt::format("the switch \"{}\": {}", name, ::gai_strerror(failed));
     return {};
   }
-  // All hosts take the same of several: IPv4 before IPv6, which RoCEv2 needs.
-  const addrinfo* found = all;
-  while (found != nullptr && found->ai_family != AF_INET) found = found->ai_next;
-  if (found == nullptr) found = all;
-  innet::SocketAddress raw;
-  const bool is_known = found->ai_addrlen <= sizeof raw.ipv6;
-  if (is_known) {
-    const std::uint16_t port = address->port;
-    std::memcpy(&raw.ipv6, found->ai_addr, found->ai_addrlen);
-    address = innet::from_socket(raw);
-    address->port = port;
-  }
+  // IPv4 before IPv6, which RoCEv2 needs, and the resolver's order of each.
+  std::vector<Address> addresses;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* one = all; one != nullptr; one = one->ai_next) {
+      innet::SocketAddress raw;
+      if (one->ai_family != family || one->ai_addrlen > sizeof raw.ipv6) continue;
+      std::memcpy(&raw.ipv6, one->ai_addr, one->ai_addrlen);
+      addresses.push_back(innet::from_socket(raw));
+      addresses.back().port = address->port;
+    }
   ::freeaddrinfo(all);
-  if (!is_known) return {};
-  return address;
+  if (addresses.empty()) return {};
+  return first_with_route(addresses);
+}
+
+Address first_with_route(std::span<const Address> addresses) {
+  for (const Address& one : addresses) {
+    const int family = innet::family_of(one);
+    const int fd = ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    const innet::SocketAddress raw = innet::to_socket(one, family);
+    // Sends nothing.
+    const bool has_route = ::connect(fd, &raw.any, raw.bytes) == 0;
+    ::close(fd);
+    if (has_route) return one;
+  }
+  return addresses.front();
 }
 
 bool read_placement(std::string_view text, int size, std::vector<Location>& locations,

@@ -1,6 +1,7 @@
 #pragma once
 // The assignment of processes to leaders and of leaders to switches: pure functions of a list of
 // locations, with the same result on every leader. Any thread.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,12 @@ std::vector<std::vector<int>> lead(const std::vector<Location>& locations, Mode 
 // than it has children.
 Mode mode_that_fits(const std::vector<Location>& locations, Mode wanted);
 
-// The switch of a text "ADDRESS:PORT", "[IPV6]:PORT" or "NAME:PORT", whose name is asked for; of
-// its addresses an IPv4 one is taken if there is one. Returns nothing, with the problem in `error`,
-// if it is none of these, or there is no such name.
+// The switch of a text "ADDRESS:PORT", "[IPV6]:PORT" or "NAME:PORT", whose name is asked for:
+// of its addresses the first with a route, of IPv4 before those of IPv6. Returns nothing, with the
+// problem in `error`, if it is none of these, or there is no such name.
 std::optional<innet::Address> find_switch(const std::string& text, std::string& error);
+// The first address that this host has a route to; none: the first.
+innet::Address first_with_route(std::span<const innet::Address> addresses);
 
 // Returns true if the setting that names the switch is the path of a placement file.
 inline bool is_placement(std::string_view name) { return name.find('/') != name.npos; }

@@ -3,6 +3,12 @@
 
 namespace weft::offload {
 
+namespace {
+// All leaders' vectors up to so many bytes go to each of them, which takes log2 of their number of
+// steps one after the other.
+constexpr std::size_t kMostGathered = 16 * 1024;
+}  // namespace
+
 SumOp::SumOp(innet::Element element, innet::Operation operation) noexcept
     : reduce_(innet::find_reduce(element, operation)) {
   reduction_.apply = [](const void* in, void* inout, std::size_t count, void* argument) {
@@ -19,6 +25,15 @@ void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t c
                      std::size_t unit, const SumOrder& order) {
   const int n = leaders.size, me = leaders.rank;
   if (n == 1 || count == 0) return;
+  if (const std::size_t bytes = count * unit; coll::index(n) * bytes <= kMostGathered) {
+    const coll::BufferRef all = plan.scratch(coll::index(n) * bytes);
+    const auto vector = [&](int r) { return all + coll::index(r) * bytes; };
+    plan.copy(vector(leaders.rank), coll::kOutput, bytes);
+    coll::allgather_circulant(plan, leaders, all, bytes);
+    plan.wait_all();
+    for (const SumStep& step : order) plan.reduce(vector(step.from), vector(step.to), count);
+    return plan.copy(coll::kOutput, vector(0), bytes);
+  }
   // Each leader receives all leaders' shares of its part, sums them, and sends the sum to all.
   std::vector<std::size_t> bytes(coll::index(n)), theirs(coll::index(n));
   std::vector<std::ptrdiff_t> places(coll::index(n)), slots(coll::index(n));
@@ -37,7 +52,7 @@ void write_sum_steps(coll::Plan& plan, const coll::Group& leaders, std::size_t c
   const auto block = [&](int r) { return room + coll::index(r) * mine; };
   for (const SumStep& step : order) plan.reduce(block(step.from), block(step.to), mine / unit);
   plan.copy(coll::kOutput + begin(me), block(0), mine);
-  coll::allgatherv_ring(plan, leaders, coll::kOutput, bytes.data(), places.data());
+  coll::write_allgatherv(plan, leaders, coll::kOutput, bytes.data(), places.data());
   plan.wait_all();
 }
 

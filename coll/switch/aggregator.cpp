@@ -108,7 +108,7 @@ void Aggregator::on_data(const Address& from, Group& group, const Packet& packet
       ++counters_.refused;
       return answer(from, header, Kind::refuse, Answer::out_of_step);
     }
-    slot.begin(group, header, bytes);
+    slot.begin(header, bytes);
   } else if (slot.is_complete) {
     ++counters_.duplicates;
     return send_result(group, header.child, slot, false);
@@ -143,7 +143,7 @@ void Aggregator::on_data(const Address& from, Group& group, const Packet& packet
   complete(group, slot, {group.sum(header.slot), bytes});
 }
 
-void Aggregator::Slot::begin(Group& group, const Header& header, std::size_t length) noexcept {
+void Aggregator::Slot::begin(const Header& header, std::size_t length) noexcept {
   // The last result becomes the kept one: the two buffers change roles.
   kept_place = place;
   kept_bytes = bytes;
@@ -157,7 +157,6 @@ void Aggregator::Slot::begin(Group& group, const Header& header, std::size_t len
   arithmetic = header.arithmetic;
   have = 0;
   is_complete = false;
-  (void)group;
 }
 
 void Aggregator::complete(Group& group, Slot& slot, std::span<const std::byte> result) {

@@ -23,7 +23,7 @@ struct Aggregator::Slot {
   std::uint8_t which = 0;  // index of the current one of the two buffers
   bool is_complete = false;
 
-  void begin(Group& group, const Header& header, std::size_t length) noexcept;
+  void begin(const Header& header, std::size_t length) noexcept;
 };
 
 struct Aggregator::Group {

@@ -17,6 +17,8 @@ namespace weft::coll {
 Status ended(Team& team, Status status);
 // The status of a call that a loss keeps from beginning; notifies the others.
 Status lost(Team& team);
+// Where switches are wanted: has the log say, once a communicator, that they take no such calls.
+void leave_to_hosts(Team& team);
 
 // The most hosts of a chain along which data go in pieces; longer ones take too long.
 inline constexpr int kChainMaxHosts = 16;

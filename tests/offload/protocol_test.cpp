@@ -639,6 +639,11 @@ TEST_CASE("a switch is given by its address or its name") {
   }
   CHECK_FALSE(offload::find_switch("no-such-name.invalid:9000", error));
   CHECK(error.find("the switch \"no-such-name.invalid\": ") == 0);
+  // Of several addresses of a name the first is no switch's; nothing may be sent to it.
+  const auto broadcast = *innet::parse_address("255.255.255.255:80");
+  const auto own = *innet::parse_address("127.0.0.1:80");
+  CHECK(offload::first_with_route(std::vector{broadcast, own}) == own);
+  CHECK(offload::first_with_route(std::vector{broadcast}) == broadcast);
   std::vector<offload::Location> locations;
   CHECK(offload::read_placement("0-1 0 0 localhost:1\n2 1 0 127.0.0.1:1\n", 3, locations, error));
   CHECK(locations[0].tor == locations[2].tor);

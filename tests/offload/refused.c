@@ -1,5 +1,5 @@
-// Reductions that no switch computes, each twice, on two communicators: results are right, and the
-// log has a line for each reason and communicator.
+// Reductions and other calls that no switch computes, each twice, on two communicators: results are
+// right, and the log has a line for each reason and communicator.
 #include <complex.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -42,6 +42,16 @@ int main(int argc, char** argv) {
     double complex sum;
     MPI_Allreduce(&turn, &sum, 1, MPI_C_DOUBLE_COMPLEX, MPI_SUM, one);
     wrong |= sum != size * I;
+    int all[64], counts[64], places[64], back = -1;
+    if (size > 64) return 2;
+    for (int i = 0; i < size; ++i) counts[i] = 1, places[i] = i, all[i] = -1;
+    MPI_Allgatherv(&rank, 1, MPI_INT, all, counts, places, MPI_INT, one);
+    for (int i = 0; i < size; ++i) wrong |= all[i] != i;
+    MPI_Scatter(all, 1, MPI_INT, &back, 1, MPI_INT, 0, one);
+    wrong |= back != rank;
+    for (int i = 0; i < size; ++i) all[i] = -1;
+    MPI_Gather(&back, 1, MPI_INT, all, 1, MPI_INT, 0, one);
+    for (int i = 0; i < size && rank == 0; ++i) wrong |= all[i] != i;
   }
   MPI_Op_free(&most);
   MPI_Comm_free(&comm);

@@ -57,6 +57,25 @@ TEST_CASE("the faster way is taken, and few calls go the other") {
   }
 }
 
+TEST_CASE("trials of a way that is far slower are rare") {
+  for (const std::uint64_t times_slower : {2u, 20u, 200u}) {
+    Members members(4);
+    std::uint64_t total_ns = 0, calls = 0;
+    const auto time_ns = [&](std::size_t member, bool by_switch) {
+      const std::uint64_t ns = by_switch ? 1'000 * times_slower : 1'000;
+      if (member == 0) total_ns += ns, ++calls;
+      return ns;
+    };
+    // Both first trials, which come sooner.
+    for (std::uint64_t i = 0; i < 60 * times_slower + 300; ++i) (void)members.call(8, time_ns);
+    total_ns = calls = 0;
+    for (int i = 0; i < 400'000; ++i) (void)members.call(8, time_ns);
+    INFO(times_slower << " times slower");
+    CHECK(total_ns <= calls * 1'000 * 51 / 50);
+    CHECK(total_ns > calls * 1'000);
+  }
+}
+
 TEST_CASE("a way that becomes slow is left, and a cold first call decides nothing") {
   Members members(3);
   bool is_lost = false;

@@ -134,11 +134,8 @@ Status measure(Members& job, tagged::Engine& engine, int other, coll::Network& n
 
 }  // namespace
 
-int tune(const Settings& environment, int num_processes) {
-  Settings settings = environment;
+int tune(const Settings& settings, int num_processes) {
   const bool has_switch = settings.text(Setting::offload) != "off";
-  // Forced, so that the switch is measured wherever it can be used.
-  if (has_switch) (void)settings.set("OFFLOAD_WHEN", "force");
   const auto failed = [](const Status& status) {
     fmt::print(stderr, "weft-info: {}\n", status.text());
     return 1;

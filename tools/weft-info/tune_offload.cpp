@@ -39,6 +39,7 @@ Status tune_offload(tagged::Engine& engine) {
   std::iota(members.begin(), members.end(), 0);
   coll::Team by_switch(engine, members, kSwitchContext), hosts(engine, members, kHostsContext);
   hosts.keep_to_hosts();
+  by_switch.offload()->force();
   const offload::SumOp sum(innet::Element::f64, innet::Operation::sum),
       most(innet::Element::f64, innet::Operation::max);
   const bool prints = engine.rank() == 0;

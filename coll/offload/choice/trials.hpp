@@ -13,9 +13,12 @@ namespace weft::offload {
 
 class Trials {
  public:
-  // Calls of a trial, half of them each way, and calls between two trials: fewer than 1 in 100 go
-  // the way that is slower. The second trial comes sooner, as the first may have been a bad moment.
-  static constexpr std::uint32_t kTrial = 8, kBetween = 500, kBeforeSecond = 100;
+  // Calls of a trial, half of them each way, and the least number of calls between two trials:
+  // fewer than 1 in 100 go the way that is slower. Where that is far slower trials are so much
+  // rarer that they add 1 / kMostCost to the time of all calls, which kRarest bounds. The second
+  // trial comes kSooner times sooner, as the first may have been a bad moment.
+  static constexpr std::uint32_t kTrial = 8, kBetween = 500, kSooner = 5, kMostCost = 50,
+                                 kRarest = 1'000'000;
   // By way: 0 the hosts, 1 the switch. The least of this member's times in the trial.
   using Times = std::array<std::uint64_t, 2>;
   static constexpr std::uint64_t kUnknownNs = 1'000'000'000'000;
@@ -27,7 +30,9 @@ class Trials {
   void decide(std::size_t bytes, const Times& sums) noexcept;
   // The way of the next call. guess: for the first.
   bool next_is_by_switch(std::size_t bytes, bool guess) noexcept;
-  // The time of the call that next_is_by_switch() gave a way.
+  // Returns true if the call that next_is_by_switch() gave a way is one of a trial.
+  bool is_in_trial(std::size_t bytes) const noexcept { return of(bytes).num_calls <= kTrial; }
+  // The time of such a call.
   void note(std::size_t bytes, bool by_switch, std::uint64_t time_ns) noexcept;
 
   bool is_decided(std::size_t bytes) const noexcept { return of(bytes).is_decided; }
@@ -37,6 +42,7 @@ class Trials {
   // Lengths with the same power of two.
   struct Class {
     std::uint32_t num_calls = 0;  // since the trial began
+    std::uint32_t between = kBetween;
     bool is_decided = false, is_tried_twice = false, is_by_switch = false;
     Times times{kUnknownNs, kUnknownNs};
   };

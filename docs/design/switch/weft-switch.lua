@@ -92,6 +92,15 @@ local function reader(tree, range)
   end
 end
 
+-- What a switch can do, its own or one above.
+local function take_abilities(take)
+  take(f.features, 1)
+  take(f.element_mask, 4)
+  take(f.operation_mask, 4)
+  take(f.packet_bytes, 2)
+  take(f.max_children, 2)
+end
+
 local bodies = {}
 bodies[1] = function(take)
   take(f.job, 4)
@@ -102,11 +111,7 @@ bodies[1] = function(take)
 end
 bodies[2] = function(take)
   take(f.role, 1)
-  take(f.features, 1)
-  take(f.element_mask, 4)
-  take(f.operation_mask, 4)
-  take(f.packet_bytes, 2)
-  take(f.max_children, 2)
+  take_abilities(take)
   take(f.groups, 4)
   take(f.free_groups, 4)
   take(f.slots, 4)
@@ -117,11 +122,7 @@ bodies[2] = function(take)
     take(f.spine_port, 2)
     take(f.below, 1)
     take(f.answers, 1)
-    take(f.features, 1)
-    take(f.element_mask, 4)
-    take(f.operation_mask, 4)
-    take(f.packet_bytes, 2)
-    take(f.max_children, 2)
+    take_abilities(take)
     take(f.free_groups, 4)
   end
 end

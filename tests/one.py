@@ -21,7 +21,7 @@ FOLDERS = [('libcomm/launcher', ['job/']), ('libcomm/include', ['base/public_hea
            ('coll/switch', ['offload/']), ('coll', ['coll/']), ('mcast/routing', ['mcast_routing/']),
            ('mcast', ['mcast/']), ('graph', ['graph/']), ('objstore', ['objstore/']),
            ('tools/cli', ['tools/']), ('tools/weftrun', ['job/']), ('tools/weft-store', ['objstore/']),
-           ('tools/weft-graph', ['graph/cli', 'graph/inputs', 'graph/deaths']), ('tools/weft-copy', ['mcast/copy']),
+           ('tools/weft-graph', ['graph/cli', 'graph/inputs', 'graph/cache', 'graph/deaths']), ('tools/weft-copy', ['mcast/copy']),
            ('tools/weft-mcroute', ['mcast_routing/']), ('tools/weft-profile', ['profile']),
            ('tools/weft-check', ['mpi:check_']),
            ('tools/weft-perf', ['node/perf']), ('tools/weft_page', ['compare', 'graph/paper']), ('tools', ['tools/commands']),

@@ -12,7 +12,6 @@ import re
 import struct
 import subprocess
 import unittest
-import zlib
 
 import command
 
@@ -24,11 +23,6 @@ EPINIONS = {
                 '136:108.384705,790:107.347719,143:106.729049,40:99.6538761,1619:83.8138089,'
                 '725:81.6953728',
 }
-OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
-           'wcc': [], 'pagerank': []}
-# Those that run in one way alone.
-ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': [], 'kcore': [],
-           'betweenness': ['--source', '0,1']}
 MODES = ['paper', 'auto']
 
 
@@ -38,7 +32,7 @@ class Cli(command.Command):
             for mode in modes:
                 with self.subTest(path=path, algorithm=algorithm, ranks=ranks, threads=threads,
                                   mode=mode):
-                    out = self.good(algorithm, path, *OPTIONS[algorithm], '--threads', threads,
+                    out = self.good(algorithm, path, *command.OPTIONS[algorithm], '--threads', threads,
                                     '--mode', mode, ranks=ranks, env=env)
                     self.assertTrue(command.same(right, out), f'expected {right}\ngot {out}')
 
@@ -75,7 +69,7 @@ class Cli(command.Command):
 
     def test_results_are_verified(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '12')
-        for algorithm, options in {**ONE_WAY, **OPTIONS, 'sssp': ['--source', '0']}.items():
+        for algorithm, options in {**command.ONE_WAY, **command.OPTIONS, 'sssp': ['--source', '0']}.items():
             for form in ('text', 'binary'):
                 for ranks in (1, 3):
                     self.good(algorithm, 'g.bin', *options, '--out', 'r', '--out-format', form,
@@ -103,7 +97,7 @@ class Cli(command.Command):
 
     def test_algorithms_with_one_way(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '8', '--permute')
-        for algorithm, options in (*ONE_WAY.items(), ('betweenness', ['--source', '3,9', '--unscaled'])):
+        for algorithm, options in (*command.ONE_WAY.items(), ('betweenness', ['--source', '3,9', '--unscaled'])):
             for more in ([], ['--undirected']):
                 results = set()
                 for ranks, threads in ((1, 1), (1, 2), (2, 1), (3, 2)):
@@ -210,108 +204,6 @@ class Cli(command.Command):
                                       capture_output=True, timeout=command.DEADLINE_S + 10, check=False)
                 self.assertEqual(done.returncode, 2)
                 self.assertEqual(done.stderr.count(program + ': '), 1, done.stderr)
-
-    def test_cache(self):
-        self.good('generate', 'rmat', 'g.bin', '--scale', '10')
-        cache = 'g.bin.weft-cache'
-        for algorithm, options in {**OPTIONS, 'sssp': ['--source', '0']}.items():
-            for more in ([], ['--undirected']):
-                right = self.good(algorithm, 'g.bin', *options, *more, ranks=2).partition(' steps=')[0]
-                for ranks in (2, 3):
-                    out = self.good(algorithm, 'g.bin', *options, *more, '--cache', ranks=ranks)
-                    self.assertTrue(command.same(right, out), f'expected {right}\ngot {out}')
-        self.good('sssp', 'g.bin', '--source', '0', '--cache')
-        with open(self.path(cache), 'rb') as file:
-            whole = file.read()
-        # What is of another file, or not whole, is made again.
-        self.assertTrue(command.same(self.good('sssp', 'g.bin', '--source', '0').partition(' steps=')[0],
-                             self.good('sssp', 'g.bin', '--source', '0', '--cache')))
-        self.write(cache, whole[:-4])
-        self.good('sssp', 'g.bin', '--source', '0', '--cache', ranks=2)
-        with open(self.path(cache), 'rb') as file:
-            self.assertEqual(len(file.read()), len(whole))
-        # What was read in another format is another graph.
-        with open(self.path('g.bin'), 'rb') as file:
-            self.write('h.bin', file.read(24000))
-        for form, edges in (('paper', 2000), ('gemini', 3000), ('paper', 2000)):
-            info = json.loads(self.good('info', 'h.bin', '--format', form, '--cache', '--json'))
-            self.assertEqual(info['edges'], edges)
-        self.good('generate', 'rmat', 'g.bin', '--scale', '9')
-        right = self.good('wcc', 'g.bin', ranks=2).partition(' steps=')[0]
-        self.assertTrue(command.same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
-        # What is inside is checked: its sums, and where these are right, what it says.
-        with open(self.path(cache), 'rb') as file:
-            whole = file.read()
-        block = 1 << 18
-        sums_at = len(whole) - 4 * -(-(len(whole) - 64) // (block + 4))
-
-        def changed(at, word, sealed):
-            body = whole[64:at] + struct.pack('<I', word) + whole[at + 4:sums_at]
-            sums = b''.join(struct.pack('<I', zlib.crc32(body[i:i + block]))
-                            for i in range(0, len(body), block))
-            self.write(cache, whole[:64] + body + (sums if sealed else whole[sums_at:]))
-
-        vertices = 64 + 4 * 512
-        changed(64, struct.unpack_from('<I', whole, 64)[0], True)
-        self.assertTrue(command.same(right, self.good('wcc', 'g.bin', '--cache', ranks=2)))
-        for at in (64, vertices, sums_at - 4):
-            changed(at, 3, False)
-            self.bad('damaged behind byte 64', 'wcc', 'g.bin', '--cache', ranks=2)
-        changed(64, 1 << 30, True)
-        self.bad('do not add up', 'wcc', 'g.bin', '--cache', ranks=2)
-        changed(vertices, 600, True)
-        self.bad('names a vertex', 'wcc', 'g.bin', '--cache', ranks=2)
-
-    def test_edges_that_stay_in_a_file(self):
-        self.good('generate', 'rmat', 'g.bin', '--scale', '11')
-        self.good('convert', 'g.bin', 'g.el')
-        with open(self.path('g.el'), 'rb') as file:
-            self.write('z.el.gz', gzip.compress(file.read()))
-        cache = 'g.bin.weft-cache'
-        algorithms = {**OPTIONS, **ONE_WAY, 'sssp': ['--source', '0', '--weights', 'none']}
-        for algorithm, options in algorithms.items():
-            for more in ([], ['--undirected'], ['--mode', 'paper']):
-                if '--mode' in more and algorithm in ONE_WAY:
-                    continue
-                right = self.good(algorithm, 'g.bin', *options, *more).partition(' steps=')[0]
-                for ranks, threads in ((1, 2), (3, 1)):
-                    with self.subTest(algorithm=algorithm, more=more, ranks=ranks):
-                        if os.path.exists(self.path(cache)):
-                            os.remove(self.path(cache))
-                        for _ in range(2):  # the file is made, and used again
-                            out = self.good(algorithm, 'g.bin', *options, *more, '--stream', '--threads',
-                                            threads, ranks=ranks)
-                            self.assertTrue(same(right, out), f'expected {right}\ngot {out}')
-        # Any file that weft-graph reads can be streamed, and the cache is the one of --cache.
-        right = self.good('wcc', 'g.bin').partition(' steps=')[0]
-        for name in ('g.el', 'z.el.gz'):
-            self.assertTrue(same(right, self.good('wcc', name, '--stream', ranks=2)))
-        done = self.run_it('wcc', 'g.bin', '--stream')
-        self.assertIn('is written first', done.stderr)
-        self.assertIn('of memory, of ', done.stderr)
-        os.utime(self.path('g.bin'))
-        self.good('wcc', 'g.bin', '--cache')
-        done = self.run_it('wcc', 'g.bin', '--stream')
-        self.assertTrue(same(right, done.stdout))
-        self.assertNotIn('is written first', done.stderr)
-        # What the cache says is checked before it is used.
-        with open(self.path(cache), 'r+b') as file:
-            file.seek(64 + 4 * 2048)
-            file.write(struct.pack('<I', 1 << 20))
-        done = self.run_it('wcc', 'g.bin', '--stream', ranks=2)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('damaged behind byte 64', done.stderr)
-        self.bad('--weights none', 'sssp', 'g.bin', '--source', '0', '--stream')
-        self.bad('--stream has no effect here', 'bfs', 'g.bin', '--source', '0', '--stream', '--mode',
-                 'paper', '--migrate', ranks=2)
-
-    def test_a_process_does_not_hold_the_edges_as_they_were_read(self):
-        self.good('generate', 'rmat', 'g.bin', '--scale', '18')
-        small = json.loads(self.good('bfs', self.write('s.el', '0 1\n'), '--source', '0', '--json'))
-        large = json.loads(self.good('bfs', 'g.bin', '--source', '0', '--json'))
-        taken = large['peak_resident_bytes'] - small['peak_resident_bytes']
-        # 4 bytes an edge, out and in, and some 40 a vertex; as they were read edges have 8 bytes more.
-        self.assertLess(taken, 1.25 * (8 * large['edges'] + 40 * large['vertices']))
 
     def test_info(self):
         self.write('g.el', '0 1\n0 1\n2 2\n2 0\n')
@@ -421,9 +313,9 @@ class Cli(command.Command):
         all_ways = (['--mode', 'paper', '--migrate'], ['--undirected'], ['--mode', 'paper'], ['--mode', 'push'],
                     ['--mode', 'auto'], ['--cache'], ['--cache'], ['--equal-cut'], ['--shares', '1,1,1,1'])
         for ranks, threads, some_ways in ((4, 1, all_ways), (3, 2, all_ways[:2])):
-            for algorithm, options in {**OPTIONS, **ONE_WAY}.items():
+            for algorithm, options in {**command.OPTIONS, **command.ONE_WAY}.items():
                 for ways in some_ways:
-                    if algorithm in ONE_WAY and '--mode' in ways:
+                    if algorithm in command.ONE_WAY and '--mode' in ways:
                         continue
                     with self.subTest(ranks=ranks, algorithm=algorithm, ways=ways):
                         checks = [way for way in ways if way == '--undirected']

@@ -9,6 +9,13 @@ GRAPH = WEFTRUN = EXAMPLES = GRAPHS = MORE = None
 DEADLINE_S = 120
 ADDRESS = 'ASAN_OPTIONS' in os.environ  # under the address sanitizer
 
+# Options of the algorithms, some of which take weights from no file.
+OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'hash'],
+           'wcc': [], 'pagerank': []}
+# Those that run in one way alone.
+ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': [], 'kcore': [],
+           'betweenness': ['--source', '0,1']}
+
 
 def fields(text):
     """Numbers of key=value pairs, lists as lists of numbers."""

@@ -55,7 +55,7 @@ def all_is_well():
     assert len(moved) == 1 and 'Gbit/s there and' in moved[0]['value'], findings
     find(findings, 'ok', 'clocks')
     text = run('h1', 'h2').stdout.splitlines()
-    assert all(line.split()[0] in ('ok', 'note', 'warning', 'error') for line in text[:-1]), text
+    assert all(line.split()[0] in ('ok', 'note', 'warning', 'error', 'do:') for line in text[:-1]), text
     assert text[-1].startswith('2 hosts: 0 errors, '), text[-1]
 
 

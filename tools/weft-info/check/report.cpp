@@ -73,8 +73,9 @@ std::string Report::text(const std::vector<std::string>& hosts) const {
       const std::string place = where.size() == hosts.size() && hosts.size() > 2 && where == hosts
                                     ? "all hosts"
                                     : fmt::format("{}", fmt::join(where, ", "));
-      text += fmt::format("{:<8}{}: {}: {}{}{}\n", level_name(level), place, finding.what,
-                          finding.value, finding.todo.empty() ? "" : "; do: ", finding.todo);
+      text +=
+          fmt::format("{:<8}{}: {}: {}\n", level_name(level), place, finding.what, finding.value);
+      if (!finding.todo.empty()) text += fmt::format("{:<8}do: {}\n", "", finding.todo);
     }
   const std::size_t errors = count(Level::error), warnings = count(Level::warning),
                     notes = count(Level::note);

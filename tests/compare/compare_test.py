@@ -26,7 +26,7 @@ sys.dont_write_bytecode = True
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OSU = os.path.join(CHECKOUT, "examples", "osu")
 sys.path.insert(0, OSU)
-from comparing import (libraries, links, overview, pair, perftest, pictures, programs,  # noqa: E402
+from comparing import (baseline, libraries, links, overview, pair, perftest, pictures, programs,  # noqa: E402
                        running, tables, verdict)
 from weft_page import chart  # noqa: E402
 
@@ -401,6 +401,67 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("gone: there is no program no-such-cc", result.stderr)
 
+    def test_says_what_got_worse_than_a_baseline(self):
+        self.library("weft", 1.0)
+        words = ["--against", self.library("slow", 4.0), "--rounds", "3"]
+        path = os.path.join(self.folder, "before.json")
+        self.assertEqual(self.compare(*words, "--json", path).returncode, 0)
+        result = self.compare(*words, "--baseline", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("of 2 points 0 are worse, 0 better, and 2 as they were", result.stdout)
+        self.library("weft", 2.0)
+        os.unlink(os.path.join(self.folder, "build", "weft", "latency"))
+        result = self.compare(*words, "--baseline", path)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("of 2 points 2 are worse, 0 better, and 0 as they were", result.stdout)
+        self.assertIn("worse  latency, 2 processes, 8 B: 0.50 (0.50 to 0.50) of the best peer's time, was "
+                      "0.25 (0.25 to 0.25)", result.stdout)
+        # Without a peer in common there is no ratio.
+        result = self.compare("--against", self.library("other", 1.0), "--rounds", "3", "--baseline", path)
+        self.assertIn("no point is in both", result.stdout)
+
+    def test_what_is_no_baseline_is_said_before_anything_runs(self):
+        self.library("weft", 1.0)
+        path = os.path.join(self.folder, "file.json")
+        for content, why in ((None, "No such file"), ("[", "not what compare --json writes"), ("[]", "no points"),
+                             ("[7]", "not what compare --json writes"), ("{}", "no points"),
+                             ('[{"program": "latency", "processes": 2, "bytes": 8, "library": "weft", '
+                              '"values": ["x"]}]', "not what compare --json writes"),
+                             ('[{"program": "latency", "processes": 2, "bytes": 8, "library": "weft", '
+                              '"values": [1], "beside": 2}]', "give --beside 2")):
+            if content is not None:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(content)
+            result = self.compare("--against", "none", "--rounds", "3", "--baseline", path)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(why, result.stderr)
+        self.assertEqual(self.compare("--against", "none", "--baseline", path, "--rounds", "2").returncode, 2)
+        self.assertFalse(os.path.exists(self.log))
+
+    def test_processes_that_compute_beside_it_end_with_it(self):
+        path = os.path.join(self.folder, "points.json")
+        self.library("weft", 1.0, launch="ps -eo args | grep -c '[w]hile os.getppid' >%s/spinners" % self.folder)
+        result = self.compare("--against", "none", "--rounds", "1", "--beside", "3", "--json", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("beside 3 processes that compute", result.stdout)
+        with open(os.path.join(self.folder, "spinners"), encoding="utf-8") as file:
+            self.assertEqual(int(file.read()), 3)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual({row["beside"] for row in json.load(file)}, {3})
+        self.assertEqual(self.compare("--beside", "1", "--hosts", "a,b").returncode, 2)
+
+    def test_processes_that_compute_end_where_compare_is_killed(self):
+        code = "import time\nfrom comparing import running\nwith running.spinning(2) as found:\n" \
+               " print(*(process.pid for process in found), flush=True)\n time.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", code], cwd=OSU, stdout=subprocess.PIPE, text=True) as parent:
+            spinners = list(map(int, parent.stdout.readline().split()))
+            self.assertEqual(len(spinners), 2)
+            parent.kill()
+        deadline = time.monotonic() + 20
+        while any(map(RunningTest.is_alive, spinners)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(any(map(RunningTest.is_alive, spinners)))
+
     def test_report_of_what_was_measured(self):
         self.library("weft", 1.0)
         path = os.path.join(self.folder, "points.json")
@@ -416,6 +477,39 @@ class CompareTest(unittest.TestCase):
         self.assertIn("4.00&times;", text)
         self.assertIn("a &lt; b", text)
         self.assertIn("median of 1 round<", text)
+
+
+class BaselineTest(unittest.TestCase):
+    def word(self, name, before, now):
+        return baseline.word_of(programs.PROGRAMS[name], before, now)
+
+    def test_beyond_the_rounds_spread_and_five_percent(self):
+        self.assertEqual(self.word("latency", [1, 1, 1.1], [1.2, 1.2, 1.3]), "worse")
+        self.assertEqual(self.word("latency", [1, 1, 1.25], [1.2, 1.2, 1.3]), "same")
+        self.assertEqual(self.word("latency", [1, 1, 1], [1.04, 1.04, 1.04]), "same")
+        self.assertEqual(self.word("latency", [1.2, 1.2, 1.3], [1, 1, 1.1]), "better")
+        self.assertEqual(self.word("bw", [1, 1, 1.1], [1.2, 1.2, 1.3]), "better")
+
+    def test_the_worst_comes_first_and_few_rounds_say_nothing(self):
+        latency, bandwidth = programs.PROGRAMS["latency"], programs.PROGRAMS["bw"]
+        before, now = tables.Points(), tables.Points()
+        for points, slower in ((before, 1), (now, 2)):
+            for _ in range(3):
+                points.add(latency, 2, Named("weft"), {8: slower, 16: 1, 32: 1 / slower})
+                points.add(latency, 2, Named("a"), {8: 1, 16: 1, 32: 1})
+                points.add(bandwidth, 2, Named("weft"), {8: 1 / slower / slower})
+                points.add(bandwidth, 2, Named("a"), {8: 1})
+            points.add(latency, 4, Named("weft"), {8: slower})
+            points.add(latency, 4, Named("a"), {8: 1})
+        work = [(latency, 2), (bandwidth, 2), (latency, 4)]
+        found, too_few = baseline.changes(now, before, work)
+        self.assertEqual(too_few, 1)
+        lines = baseline.text(found, too_few, "f").splitlines()
+        self.assertEqual(lines[0], "against f: of 4 points 2 are worse, 1 better, and 1 as they were, within the "
+                         "rounds' spread or 5 %")
+        self.assertIn("1 more have less than 3 rounds", lines[1])
+        self.assertEqual([line.split(",")[0].split() for line in lines[2:]],
+                         [["worse", "bw"], ["worse", "latency"], ["better", "latency"]])
 
 
 class VerdictTest(unittest.TestCase):

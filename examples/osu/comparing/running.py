@@ -1,8 +1,10 @@
 """Builds the benchmark programs and runs them with a time limit that always holds."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 
 SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -51,6 +53,30 @@ def run(command, environment, limit_s, what):
                else "signal %d" % -process.returncode)
         raise Failed(_explain("%s ended with %s" % (what, end), command, output, errors))
     return output.decode(errors="replace")
+
+
+# Ends when its parent has, which may be before it has begun.
+SPIN = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(100_000):
+        pass
+"""
+
+
+@contextlib.contextmanager
+def spinning(number):
+    """So many processes compute meanwhile, as on a machine that others use. They end with this one."""
+    spinners = []
+    try:
+        for _ in range(number):
+            spinners.append(subprocess.Popen([sys.executable, "-I", "-c", SPIN, str(os.getpid())],
+                                            stdin=subprocess.DEVNULL))
+        yield spinners
+    finally:
+        for process in spinners:
+            process.kill()
+            process.wait()
 
 
 def _stop(process):

@@ -13,9 +13,10 @@ from weft_page.chart import size as size_text  # noqa: E402
 class Points:
     """What was measured: for each program, process count, size and library one value a round."""
 
-    def __init__(self, best=False, too_short=""):
+    def __init__(self, best=False, too_short="", beside=0):
         self._samples = {}
         self._best = best
+        self.beside = beside  # processes that spin meanwhile
         self.commands = {}  # by program and process count: what measures it again
         self.too_short = too_short  # for words about goals: how long was measured; empty: long enough
 
@@ -27,6 +28,12 @@ class Points:
     def sizes(self, program, num_processes):
         return sorted({key[2] for key in self._samples
                        if key[:2] == (program.name, num_processes)})
+
+    def all_samples(self):
+        return self._samples.values()
+
+    def libraries(self, program, num_processes, size):
+        return [key[3] for key in self._samples if key[:3] == (program.name, num_processes, size)]
 
     def samples(self, program, num_processes, size, library):
         return self._samples.get((program.name, num_processes, size, library), [])
@@ -64,6 +71,8 @@ class Points:
                          "command": self.commands.get((program, processes), "")})
             if self.too_short:
                 rows[-1]["too_short"] = self.too_short
+            if self.beside:
+                rows[-1]["beside"] = self.beside
             on_link = moved._samples.get((program, processes, size, library)) if moved else None
             if on_link:
                 rows[-1]["link_bytes"] = round(statistics.median(on_link))

@@ -1,5 +1,6 @@
 #pragma once
 // Agreement of all ranks on the result of a collective step.
+#include <span>
 #include <string>
 
 #include "weft/job.hpp"
@@ -9,6 +10,13 @@ namespace weft::graph {
 
 // Collective. The first failure by rank, on all ranks; ok if none failed.
 Status agree(transport::Job& job, const Status& mine);
+
+// The first failure by thread; ok if none failed.
+inline Status first_failure(std::span<const Status> of_threads) {
+  for (const Status& status : of_threads)
+    if (!status.ok()) return status;
+  return Code::ok;
+}
 
 // Throws weft::Error, on all ranks alike, if one of them failed. Collective.
 inline void throw_together(transport::Job& job, const Status& mine) {

@@ -7,15 +7,6 @@
 #include "stream_share.hpp"
 
 namespace weft::graph {
-namespace {
-
-Status first_failure(const std::vector<Status>& results) {
-  for (const Status& result : results)
-    if (!result.ok()) return result;
-  return Code::ok;
-}
-
-}  // namespace
 
 EdgeFeed::EdgeFeed(transport::Job& job, Team& team, std::string name, bool weighted,
                    bool keeps_text)

@@ -117,10 +117,10 @@ CacheWriter::CacheWriter(const std::string& path, const CacheHeader& header)
 }
 
 void CacheWriter::write(const void* data, std::size_t bytes) {
-  const auto* const from = static_cast<const unsigned char*>(data);
+  const auto* const from = static_cast<const std::byte*>(data);
   for (std::size_t at = 0; at < bytes;) {
     const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
-    crc_ = static_cast<std::uint32_t>(crc32_z(crc_, from + at, taken));
+    crc_ = add_crc(crc_, from + at, taken);
     at += taken;
     in_block_ += taken;
     if (in_block_ == kCacheBlockBytes) end_block();

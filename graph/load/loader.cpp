@@ -272,7 +272,7 @@ class Loader {
           thread, false, [&](VertexId u, VertexId v, Weight) { loops[t] += u == v ? 1 : 0; },
           [] {});
     });
-    for (const Status& result : results) throw_together(job_, result);
+    throw_together(job_, first_failure(results));
     std::uint64_t sum = std::accumulate(loops.begin(), loops.end(), std::uint64_t{0});
     throw_if(job_.all_reduce(sum, std::plus<>()));
     return sum;

@@ -38,9 +38,7 @@ auto by_rows(const RowKind& kind, Visit& visit) {
 }
 
 void throw_first(transport::Job& job, const EdgeFeed& edges, const std::vector<Status>& results) {
-  Status status;
-  for (const Status& result : results)
-    if (status.ok() && !result.ok()) status = result;
+  Status status = first_failure(results);
   if (status.ok()) status = edges.check_unchanged();
   throw_together(job, status);
 }

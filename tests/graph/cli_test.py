@@ -23,7 +23,6 @@ EPINIONS = {
                 '136:108.384705,790:107.347719,143:106.729049,40:99.6538761,1619:83.8138089,'
                 '725:81.6953728',
 }
-MODES = ['paper', 'auto']
 
 
 class Cli(command.Command):
@@ -42,10 +41,10 @@ class Cli(command.Command):
         if command.ADDRESS:  # each takes a minute there
             ways = ((1, 4), (3, 1))
         for ranks, threads in ways:
-            self.check_graph(path, EPINIONS, ranks, threads, MODES)
+            self.check_graph(path, EPINIONS, ranks, threads, command.MODES)
 
     def test_known_results_over_ofi(self):
-        self.check_graph(os.path.join(command.GRAPHS, 'soc-Epinions1.el.gz'), EPINIONS, 3, 2, MODES,
+        self.check_graph(os.path.join(command.GRAPHS, 'soc-Epinions1.el.gz'), EPINIONS, 3, 2, command.MODES,
                          env={'WEFT_FABRIC': 'ofi', 'WEFT_OFI_INTERFACE': 'lo'})
 
     @unittest.skipIf(command.ADDRESS, 'no other memory than by the known results')
@@ -65,7 +64,7 @@ class Cli(command.Command):
             if os.path.exists(os.path.join(command.GRAPHS, graph + '.el.gz')):
                 continue  # one of the known results
             for ranks, threads in ((1, 2), (2, 1), (4, 2)):
-                self.check_graph(os.path.join(command.MORE, graph + '.el.gz'), results, ranks, threads, MODES)
+                self.check_graph(os.path.join(command.MORE, graph + '.el.gz'), results, ranks, threads, command.MODES)
 
     def test_results_are_verified(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '12')

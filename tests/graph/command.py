@@ -15,6 +15,8 @@ OPTIONS = {'bfs': ['--source', '0'], 'sssp': ['--source', '0', '--weights', 'has
 # Those that run in one way alone.
 ONE_WAY = {'cdlp': ['--iterations', '7'], 'lcc': [], 'triangles': [], 'kcore': [],
            'betweenness': ['--source', '0,1']}
+# Of the others, those that differ most.
+MODES = ['paper', 'auto']
 
 
 def fields(text):
@@ -33,6 +35,29 @@ def same(expected, got):
     return all(key in got and len(got[key]) == len(numbers) and
                all(abs(a - b) <= 1.01e-9 * 10 ** len(str(int(abs(a)))) for a, b in zip(numbers, got[key]))
                for key, numbers in expected.items())
+
+
+def children_of(root):
+    """The processes below another, by their names."""
+    parents, names = {}, {}
+    for entry in os.listdir('/proc'):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f'/proc/{entry}/stat', encoding='utf-8') as file:
+                head, _, tail = file.read().rpartition(')')
+        except OSError:
+            continue
+        names[int(entry)] = head.partition('(')[2]
+        parents[int(entry)] = int(tail.split()[1])
+    found = []
+    for pid, name in names.items():
+        above = pid
+        while above in parents and above != root:
+            above = parents[above]
+        if above == root and pid != root:
+            found.append((pid, name))
+    return found
 
 
 class Command(unittest.TestCase):

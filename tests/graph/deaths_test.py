@@ -13,8 +13,6 @@ import time
 
 import command
 
-MODES = ['paper', 'auto']
-
 
 class Deaths(command.Command):
     def test_checkpoints(self):
@@ -22,11 +20,11 @@ class Deaths(command.Command):
         self.good('generate', 'rmat', 'rmat.bin', '--scale', '10')
         folders = ('taken', 'taken.3')  # a result's name, of one search and of the first of several
         for algorithm, graph, options, modes in (
-                ('bfs', 'grid.bin', ['--source', '3'], MODES),
+                ('bfs', 'grid.bin', ['--source', '3'], command.MODES),
                 ('bfs', 'grid.bin', ['--source', '3,5,4'], ['push', 'auto']),
-                ('sssp', 'grid.bin', ['--source', '3'], MODES),
-                ('sssp', 'grid.bin', ['--source', '3,5,4'], MODES),
-                ('pagerank', 'rmat.bin', [], MODES),
+                ('sssp', 'grid.bin', ['--source', '3'], command.MODES),
+                ('sssp', 'grid.bin', ['--source', '3,5,4'], command.MODES),
+                ('pagerank', 'rmat.bin', [], command.MODES),
                 ('wcc', 'grid.bin', ['--undirected'], ['paper']),
                 ('cdlp', 'rmat.bin', ['--iterations', '7'], [None]),
                 ('lcc', 'rmat.bin', [], [None]),
@@ -64,24 +62,7 @@ class Deaths(command.Command):
 
     def ranks_of(self, launcher):
         """Process ids of weft-graph below the launcher."""
-        parents, found = {}, []
-        for pid in filter(str.isdigit, os.listdir('/proc')):
-            try:
-                with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
-                    head, _, tail = file.read().rpartition(')')
-            except OSError:
-                continue
-            parents[int(pid)] = int(tail.split()[1])
-            if head.endswith('(weft-graph'):
-                found.append(int(pid))
-
-        def below(pid):
-            while pid in parents:
-                if pid == launcher:
-                    return True
-                pid = parents[pid]
-            return False
-        return sorted(pid for pid in found if below(pid))
+        return sorted(pid for pid, name in command.children_of(launcher) if name == 'weft-graph')
 
     def test_a_process_is_killed(self):
         self.good('generate', 'rmat', 'g.bin', '--scale', '14')

@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+import command
+
 GRAPH = WEFTRUN = None
 DEADLINE_S = 120
 SEED = int(os.environ.get('SEED', random.randrange(1 << 30)))
@@ -35,29 +37,6 @@ RUNS = {
     'kcore': ('rmat', ['kcore'], []),
     'betweenness': ('rmat', ['betweenness', '--source', ','.join(map(str, range(0, 40)))], []),
 }
-
-
-def children_of(root):
-    """The processes below another, by their names."""
-    parents, names = {}, {}
-    for entry in os.listdir('/proc'):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f'/proc/{entry}/stat', encoding='utf-8') as file:
-                head, _, tail = file.read().rpartition(')')
-        except OSError:
-            continue
-        names[int(entry)] = head.partition('(')[2]
-        parents[int(entry)] = int(tail.split()[1])
-    found = []
-    for pid, name in names.items():
-        above = pid
-        while above in parents and above != root:
-            above = parents[above]
-        if above == root and pid != root:
-            found.append((pid, name))
-    return found
 
 
 class Restart(unittest.TestCase):
@@ -121,7 +100,7 @@ class Restart(unittest.TestCase):
         return True
 
     def ranks(self, job):
-        return sorted(pid for pid, name in children_of(job.pid) if name == 'weft-graph')
+        return sorted(pid for pid, name in command.children_of(job.pid) if name == 'weft-graph')
 
     def kill_one(self, job):
         """Rank 0, which writes, as often as another."""
@@ -178,7 +157,7 @@ class Restart(unittest.TestCase):
 
     def wait_for_end(self, launcher):
         end = time.monotonic() + DEADLINE_S
-        while any(name == 'weft-graph' for _, name in children_of(launcher)):
+        while any(name == 'weft-graph' for _, name in command.children_of(launcher)):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
 

@@ -43,17 +43,6 @@ std::string weftrun_beside(const std::string& own) {
 
 std::atomic<bool> is_interrupted = false;
 
-Host::Host(Host&& other) noexcept
-    : name_(std::move(other.name_)),
-      pid_(std::exchange(other.pid_, -1)),
-      in_(std::exchange(other.in_, -1)),
-      out_(std::exchange(other.out_, -1)),
-      err_(std::exchange(other.err_, -1)),
-      output_(std::move(other.output_)),
-      complaints_(std::move(other.complaints_)),
-      facts_(std::move(other.facts_)),
-      is_there_(other.is_there_) {}
-
 Host::~Host() {
   stop();
   const std::uint64_t begin_ns = now_ns();

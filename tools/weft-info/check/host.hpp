@@ -22,8 +22,8 @@ class Host {
   // `name` as weftrun's --hosts takes it.
   explicit Host(std::string name) : name_(std::move(name)) {}
   ~Host();
-  Host(Host&& other) noexcept;
-  Host& operator=(Host&&) = delete;
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
 
   Status start();
   // The first line. timed_out, peer_lost: what weftrun or the launch command has said.

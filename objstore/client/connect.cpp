@@ -136,11 +136,9 @@ void ObjectStoreImpl::meet() {
   check(slot_of_.map(file, std::size_t{kMaxEntries} * 4, true));
 }
 
-Status ObjectStoreImpl::more_extent(std::uint64_t bytes) {
+Status ObjectStoreImpl::more_extent(std::uint64_t bytes, Room& room) {
   constexpr std::uint64_t kLeast = 8 << 20;
-  if (Status status = check_process(); !status) return status;
-  const std::lock_guard one_at_a_time(socket_mutex_);
-  ExtentWish wish{kHelloMagic, (bytes + 4095) / 4096 * 4096};
+  ExtentWish wish{kHelloMagic, (Allocator::rounded(bytes) + 4095) / 4096 * 4096};
   if (wish.bytes < kLeast) wish.bytes = std::min(kLeast, std::max(wish.bytes, segment_.size()));
   ExtentAnswer answer{};
   std::array<Descriptor, 1> file;
@@ -158,6 +156,12 @@ Status ObjectStoreImpl::more_extent(std::uint64_t bytes) {
   extent.is_there = true;
   extent.space = {};
   extent.space.add(0, answer.bytes);
+  const auto offset = extent.space.allocate(bytes);
+  if (!offset)
+    return {Code::corrupt, "the object store at " + socket_path_ + " gives " +
+                               std::to_string(answer.bytes) + " bytes of " +
+                               std::to_string(wish.bytes) + " that were asked for"};
+  room = {answer.number, *offset, bytes, extent.memory.data() + *offset};
   return Code::ok;
 }
 

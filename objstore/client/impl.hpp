@@ -88,7 +88,8 @@ class ObjectStoreImpl {
 
   // connect.cpp
   void meet();
-  Status more_extent(std::uint64_t bytes);
+  // With growth_mutex_ held: room in an extent that the store makes for it.
+  Status more_extent(std::uint64_t bytes, Room& room);
   // calls.cpp; `locked` ones are called with mutex_ held.
   bool submit_locked(Request& request, ObjectCall* call);
   bool take_completions_locked();
@@ -110,6 +111,7 @@ class ObjectStoreImpl {
                   objstore::Reason reason) const;
   // puts.cpp
   Status take_room(std::uint64_t bytes, Room& room);
+  bool find_room(std::uint64_t bytes, Room& room);
   void give_room(const Room& room) noexcept;
   // After a call: the store may still read for one that it has not answered.
   void give_room(const Room& room, const Completion& completion) noexcept {
@@ -144,7 +146,7 @@ class ObjectStoreImpl {
   // The slot, and 1, of each entry that has one; sparse.
   objstore::Mapping slot_of_;
 
-  std::mutex socket_mutex_;  // one ExtentWish at a time; taken before mutex_
+  std::mutex growth_mutex_;  // one ExtentWish at a time; taken before mutex_
   std::mutex mutex_;         // all below
   std::array<Extent, objstore::kMaxExtents> extents_;
   std::array<Pending, objstore::kCalls> pending_;

@@ -29,24 +29,24 @@ Status ObjectStoreImpl::take_room(std::uint64_t bytes, Room& room) {
   // A number below zero is one of these, too; more would wrap when it is rounded.
   if (bytes > std::uint64_t{INT64_MAX})
     return error_of(Op::create, {}, static_cast<std::uint32_t>(Code::no_memory), Reason::too_large);
-  for (int tries = 0;; ++tries) {
-    {
-      const std::lock_guard lock(mutex_);
-      for (std::uint32_t i = 0; i < kMaxExtents; ++i) {
-        Extent& extent = extents_[i];
-        if (!extent.is_there) continue;
-        const auto offset = extent.space.allocate(bytes);
-        if (!offset) continue;
-        room = {i, *offset, bytes, extent.memory.data() + *offset};
-        return Code::ok;
-      }
-    }
-    // Another thread may take what was made for this one.
-    if (tries == 3)
-      return error_of(Op::create, {}, static_cast<std::uint32_t>(Code::no_memory),
-                      Reason::no_extent);
-    if (Status status = more_extent(Allocator::rounded(bytes)); !status) return status;
+  if (find_room(bytes, room)) return Code::ok;
+  // Threads that find none at once would ask the store for more extents than a client may have.
+  const std::lock_guard one_at_a_time(growth_mutex_);
+  if (find_room(bytes, room)) return Code::ok;
+  return more_extent(bytes, room);
+}
+
+bool ObjectStoreImpl::find_room(std::uint64_t bytes, Room& room) {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t i = 0; i < kMaxExtents; ++i) {
+    Extent& extent = extents_[i];
+    if (!extent.is_there) continue;
+    const auto offset = extent.space.allocate(bytes);
+    if (!offset) continue;
+    room = {i, *offset, bytes, extent.memory.data() + *offset};
+    return true;
   }
+  return false;
 }
 
 void ObjectStoreImpl::give_room(const Room& room) noexcept {

@@ -244,6 +244,8 @@ Outcome Server::make_extent(Client& client, std::uint64_t bytes, std::uint32_t& 
 }
 
 void Server::give_extent(Client& client, const ExtentWish& wish) {
+  // What the client gave back before it asked is free for it.
+  serve(client);
   ExtentAnswer answer{};
   Descriptor file;
   const Outcome outcome = make_extent(client, wish.bytes, answer.number, file);

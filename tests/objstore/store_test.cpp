@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <thread>
 
@@ -376,6 +377,7 @@ TEST_CASE("many threads of one client, and objects that are evicted while they a
   StoreFixture fixture(8 << 20);
   ObjectStore store({.socket = fixture.socket()});
   std::atomic<std::uint64_t> num_wrong{0}, num_got{0};
+  std::array<Status, 4> refusals;
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
@@ -390,13 +392,47 @@ TEST_CASE("many threads of one client, and objects that are evicted while they a
           if (!equal(object.data(), contents_of(id, bytes))) ++num_wrong;
         } else {
           const Status status = store.put(id, contents_of(id, bytes));
-          if (!status && status.code() != Code::exists) ++num_wrong;
+          if (!status && status.code() != Code::exists) refusals[t] = status;
         }
       }
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(num_wrong == 0);
+  for (const Status& refusal : refusals) {
+    INFO(refusal.text());
+    CHECK(refusal.ok());
+  }
   CHECK(num_got > 500);
+}
+
+TEST_CASE("threads whose first puts meet find room, and so does what follows a large one") {
+  StoreFixture fixture(8 << 20);
+  for (int round = 0; round < 20; ++round) {
+    ObjectStore store({.socket = fixture.socket()});
+    constexpr int kThreads = 8;
+    std::array<Status, kThreads> outcomes;
+    std::barrier start(kThreads);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        start.arrive_and_wait();
+        outcomes[t] = store.put(id_of(1000 * round + t), contents_of(id_of(t), 300'000));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& outcome : outcomes) {
+      INFO(outcome.text());
+      CHECK(outcome.ok());
+    }
+    // Two fit beside each other, and the next takes the place of one that was given back.
+    for (int i = 0; i < 20; ++i) {
+      ObjectMemory memory[2];
+      for (ObjectMemory& each : memory) {
+        const Status status = store.allocate(6 << 20, each);
+        INFO(status.text());
+        CHECK(status.ok());
+      }
+    }
+  }
 }
 
 TEST_CASE("a store that ends is reported to waiting calls") {

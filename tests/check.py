@@ -3,6 +3,7 @@ import argparse
 import contextlib
 import glob
 import json
+import math
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -32,10 +34,11 @@ LEFT_TO_ADDRESS = '-fno-sanitize=null,vptr'
 # What is undefined ends the process in any case (UBSAN_OPTIONS): code that is not to go on after it
 # is a third smaller, and compiled in an eighth less time.
 ENDS = '-fno-sanitize-recover=undefined'
-# The minutes that phases take on a slow machine, and those that all may take: a phase that would not
-# end in them is left out, and named.
-EXPECTED_MINUTES = {'softroce': 10, 'address': 33, 'thread': 10, 'fuzz': 7}
-MOST_MINUTES = 82
+# The minutes in which phases are worth beginning on a slow machine, and those after which nothing
+# begins and what runs is ended: what is left out is named. ./check has 90, installing included.
+LEAST_MINUTES = {'softroce': 10, 'address': 20, 'thread': 10, 'fuzz': 7}
+MOST_MINUTES = 80
+OUT_OF_TIME = f'no time: {MOST_MINUTES} minutes are the limit'
 SKIP_STATUS = 77
 FUZZ_COMPILERS = {'CC': 'clang-14', 'CXX': 'clang++-14'}
 SANITIZER_ENV = {
@@ -51,8 +54,9 @@ SANITIZER_ENV = {
 
 
 class Tally:
-    def __init__(self):
+    def __init__(self, is_limited=False):
         self.start = time.monotonic()
+        self.end = self.start + MOST_MINUTES * 60 if is_limited else math.inf
         self.passed = 0
         self.failed = []
         self.skipped = []
@@ -72,6 +76,14 @@ class Tally:
 
     def seconds(self):
         return int(time.monotonic() - self.start)
+
+    def seconds_left(self):
+        return max(0, self.end - time.monotonic())
+
+    def add_out_of_time(self, phase, names):
+        first = sorted(names)[0]
+        more = f' and {len(names) - 1} more' if len(names) > 1 else ''
+        self.skipped.append(f'{phase}: {first}{more} ({OUT_OF_TIME}: ./check --only {phase})')
 
     def at(self, text):
         seconds = self.seconds()
@@ -98,13 +110,17 @@ def worth_another_run(failed):
     return 0 < len(failed) <= MOST_AGAIN
 
 
-def quiet(command, log, env=None):
+def quiet(command, log, env=None, most_s=math.inf):
     """Runs a step whose output matters only when it fails, but for how far it is, as in ninja's
-    [3/7] and meson test's 3/7. True if it succeeded."""
+    [3/7] and meson test's 3/7; ends it after so many seconds. True if it succeeded."""
     progress = Progress()
     with open(log, 'ab') as file:
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=env) as step:
+                              env=env) as step, contextlib.ExitStack() as timers:
+            if most_s < math.inf:
+                timer = threading.Timer(most_s, step.terminate)
+                timer.start()
+                timers.callback(timer.cancel)
             for line in step.stdout:
                 file.write(line)
                 file.flush()
@@ -244,7 +260,10 @@ def build(tally, phase, folder, options):
     open(log, 'wb').close()
     tally.at(f'{phase}: building in {os.path.relpath(folder, ROOT)}')
     for step in build_commands(phase, folder, options):
-        if not quiet(step, log, build_env(phase)):
+        if not quiet(step, log, build_env(phase), tally.seconds_left()):
+            if not tally.seconds_left():
+                tally.add_out_of_time(phase, ['build'])
+                return False
             print(last_lines(log))
             tally.add(phase, 'build', 'failed', f'{" ".join(step[:2])}: all of it is in {log}')
             return False
@@ -252,26 +271,27 @@ def build(tally, phase, folder, options):
     return True
 
 
-def meson_records(phase, folder, names, together, log, slow):
-    """Runs these tests, so many at a time; what meson tells of each that ran."""
+def meson_records(phase, folder, names, together, log, slow, most_s):
+    """Runs these tests, so many at a time; what meson tells of each that ended in so many seconds."""
     results = os.path.join(folder, 'meson-logs', 'testlog.json')
     if os.path.exists(results):
         os.remove(results)
     env = {**os.environ, **SANITIZER_ENV.get('address' if phase == 'fuzz' else phase, {})}
     quiet(['meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--num-processes',
-           str(together), '--timeout-multiplier', slow, *names], log, env)
+           str(together), '--timeout-multiplier', slow, *names], log, env, most_s)
     if not os.path.exists(results):
         return {}
     with open(results, encoding='utf-8') as file:
         records = [json.loads(line) for line in file]
-    return {record['name'].split(' / ')[-1]: record for record in records}
+    return {record['name'].split(' / ')[-1]: record for record in records
+            if record['result'] != 'INTERRUPT'}
 
 
 def run_meson_tests(tally, phase, folder, names, log, slow):
     # More at a time than there are cores, as many of them wait; those with a priority, which take
     # longest, begin first. Fuzzers compute, for seconds that are counted.
     together = int(jobs()) + 1 if phase == 'fuzz' else 2 * int(jobs())
-    records = meson_records(phase, folder, names, together, log, slow)
+    records = meson_records(phase, folder, names, together, log, slow, tally.seconds_left())
     failed = {name: record['result'].lower() for name, record in records.items()
               if record['result'] not in ('OK', 'EXPECTEDFAIL', 'SKIP')}
     for name, why in failed.items():
@@ -280,8 +300,13 @@ def run_meson_tests(tally, phase, folder, names, log, slow):
         print((records[name].get('stderr') or '')[-4000:])
     if worth_another_run(failed):
         tally.at(f'{phase}: by themselves: {" ".join(failed)}')
-        records.update(meson_records(phase, folder, list(failed), 1, log, slow))
+        records.update(meson_records(phase, folder, list(failed), 1, log, slow, tally.seconds_left()))
+    late = [] if tally.seconds_left() else [name for name in names if name not in records]
+    if late:
+        tally.add_out_of_time(phase, late)
     for name in names:
+        if name in late:
+            continue
         record = records.get(name)
         if record is None:
             tally.add(phase, name, 'failed', f'did not run: see {log}')
@@ -334,6 +359,8 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
         if os.path.exists(report):
             os.remove(report)
         arguments = [word for pattern in cases for word in ('--filter', pattern)]
+        if tally.seconds_left() < math.inf:
+            more += '--time-left', str(tally.seconds_left())
         done = subprocess.run([*command, '--json', report, *arguments, *more], check=False, **how)
         if not os.path.exists(report):
             return None, done.returncode
@@ -341,6 +368,9 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
             found = {record['name']: record for record in json.load(file)}
         return {name: record for name, record in found.items() if name_of(name)}, done.returncode
 
+    if not tally.seconds_left():
+        tally.add_out_of_time(phase, [title])
+        return 0
     records, status = records_of(filters)
     if records is None:
         if status != SKIP_STATUS:
@@ -352,7 +382,12 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
         tally.at(f'{phase}: by themselves: {" ".join(failed)}')
         again, _ = records_of([f'^{re.escape(name)}$' for name in failed], '--jobs', '1')
         records.update(again or {})
+    late = [name_of(name) for name, record in records.items() if record['outcome'] == 'late']
+    if late:
+        tally.add_out_of_time(phase, late)
     for name, record in records.items():
+        if record['outcome'] == 'late':
+            continue
         if name in failed and record['outcome'] == 'passed':
             tally.add_unsteady(phase, name_of(name), failed[name])
         elif name in failed:
@@ -549,12 +584,10 @@ def main():
     phases = options.only or (['format', 'release'] if options.quick else PHASES)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    tally = Tally()
+    tally = Tally(is_limited=not options.only and not options.filter)
     for number, phase in enumerate(phases, 1):
-        minutes = tally.seconds() // 60 + EXPECTED_MINUTES.get(phase, 0)
-        if minutes > MOST_MINUTES and not options.only and not options.filter:
-            tally.add(phase, 'all of it', 'skipped', f'it might end after {minutes} minutes, and '
-                      f'{MOST_MINUTES} are the limit: ./check --only {phase}')
+        if tally.seconds_left() < LEAST_MINUTES.get(phase, 0) * 60:
+            tally.add_out_of_time(phase, ['all of it'])
             continue
         tally.at(f'phase {number} of {len(phases)}: {phase}')
         if phase == 'format':

@@ -49,14 +49,22 @@ class Forest {
     if (!alone_ && options_.resume_step > 0)
       for_vertices(first, last, [&](VertexId v) { link(v, result_.component[v]); });
     const bool sampled = graph_.has_in_edges() && options_.mode != Mode::push;
-    link_first(sampled ? kFirstEdges : ~std::uint64_t{0});
-    compress(first, last);
+    if (sampled) {
+      for (std::uint64_t edge = 0; edge < kFirstEdges; ++edge) {
+        link_first(edge, edge + 1);
+        compress(first, last);
+      }
+    } else {
+      link_first(0, ~std::uint64_t{0});
+      compress(first, last);
+    }
     std::uint32_t num_steps = 1;
     if (sampled) {
       ++num_steps;
-      const VertexId common = guess();
+      // Trees are flat, and one that is joined by another meanwhile is only looked at once more.
+      const VertexId common = root(guess());
       for_vertices(first, last, [&](VertexId v) {
-        if (root(v) == root(common)) return;
+        if (parent(v) == common) return;
         link_row(graph_.out().row(v - first), v, kFirstEdges, ~std::uint64_t{0});
         if (!graph_.undirected()) link_row(graph_.in().row(v - first), v, 0, ~std::uint64_t{0});
       });
@@ -97,7 +105,7 @@ class Forest {
 
   // The first edges of each vertex. Few are taken of a row, so the time is that of its way to the
   // cache, and of the way of the first neighbor's parent.
-  void link_first(std::uint64_t num_edges) {
+  void link_first(std::uint64_t begin, std::uint64_t end) {
     constexpr VertexId kAhead = 16, kNext = 8;
     const VertexId first = graph_.first(), last = graph_.last();
     const Rows& rows = graph_.out();
@@ -105,10 +113,11 @@ class Forest {
       const VertexId row = v - first;
       if (last - v > kAhead) {
         __builtin_prefetch(rows.vertices.data() + rows.offsets[row + kAhead]);
-        if (rows.degree(row + kNext) > 0)
-          __builtin_prefetch(parents_ + rows.vertices[rows.offsets[row + kNext]]);
+        if (rows.degree(row + kNext) > begin)
+          __builtin_prefetch(parents_ + rows.vertices[rows.offsets[row + kNext] + begin]);
       }
-      link_row(rows.row(row), v, 0, num_edges);
+      const std::uint64_t row_end = rows.offsets[row] + std::min(end, rows.degree(row));
+      for (std::uint64_t e = rows.offsets[row] + begin; e < row_end; ++e) link(v, rows.vertices[e]);
     });
   }
 

@@ -1,7 +1,8 @@
 // PageRank by pull: an owner adds up, over a vertex's edges in, the shares of their sources. The
 // shares of a rank's own vertices are in memory that the others can read; in an iteration each rank
 // reads all of them once. Two such arrays alternate, so that one barrier an iteration is enough: a
-// slow rank still reads one while a fast rank writes the other.
+// slow rank still reads one while a fast rank writes the other. In single precision they have half
+// the size, which is most of what an iteration reads.
 //
 // A rank that is done takes over blocks of vertices of others (vertex_blocks.hpp), and writes the
 // new values into their owners' arrays.
@@ -17,13 +18,15 @@
 namespace weft::graph {
 namespace {
 
+// Value: of what goes along edges; sums are doubles in any case.
+template <class Value>
 class Puller {
  public:
   Puller(const Graph& graph, const PageRankOptions& rules, PageRank& result)
       : graph_(graph),
         result_(result),
         restart_(graph, rules),
-        given_{OwnedArray<double>(graph), OwnedArray<double>(graph)},
+        given_{OwnedArray<Value>(graph), OwnedArray<Value>(graph)},
         all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
         scale_(graph),
         workers_(static_cast<std::size_t>(graph.num_threads())),
@@ -33,9 +36,9 @@ class Puller {
   void run(const PageRankOptions& rules, const RunOptions& options) {
     for_owned([&](VertexId v) {
       const std::uint64_t degree = graph_.out_degree(v);
-      scale_[v] = degree > 0 ? 1 / static_cast<double>(degree) : 0;
+      scale_[v] = static_cast<Value>(degree > 0 ? 1 / static_cast<double>(degree) : 0);
       if (options.resume_step == 0) result_.rank[v] = restart_.begin(v);
-      given_[options.resume_step % 2][v] = result_.rank[v] * scale_[v];
+      given_[options.resume_step % 2][v] = static_cast<Value>(result_.rank[v] * scale_[v]);
     });
     double change = std::numeric_limits<double>::infinity();
     for (result_.num_steps = options.resume_step;
@@ -105,7 +108,7 @@ class Puller {
   }
 
   // Four sums at a time, as an addition waits for the one before it longer than for its value.
-  static double sum_of(const double* given, const VertexId* from, const VertexId* end) {
+  static double sum_of(const Value* given, const VertexId* from, const VertexId* end) {
     double sums[4] = {};
     for (; end - from >= 4; from += 4)
       for (int i = 0; i < 4; ++i) sums[i] += given[from[i]];
@@ -115,17 +118,17 @@ class Puller {
 
   // The values of some vertices, or copies of another rank's.
   struct Values {
-    const double* scale;
+    const Value* scale;
     double* rank;
-    double* next;
+    Value* next;
   };
 
   // kChange: how much all changed is asked for; kKeep: the ranks are. Without `all`, what has no
   // edges in is left as it is.
   template <bool kChange, bool kKeep>
   double iterate(int now, bool all) {
-    const double* const given = all_.empty() ? given_[now].data() : all_.data();
-    OwnedArray<double>& next = given_[1 - now];
+    const Value* const given = all_.empty() ? given_[now].data() : all_.data();
+    OwnedArray<Value>& next = given_[1 - now];
     for (Worker& worker : workers_) worker = {};
     const auto update_own = [&](VertexId first, VertexId last, int thread) {
       const Values values{&scale_[first], &result_.rank[first], &next[first]};
@@ -158,7 +161,7 @@ class Puller {
 
   // Returns how much the vertices changed.
   template <bool kChange, bool kKeep>
-  double update(const RowRange& rows, VertexId first, VertexId last, const double* given,
+  double update(const RowRange& rows, VertexId first, VertexId last, const Value* given,
                 const Values& values, bool all) const {
     double change = 0;
     for (VertexId i = 0; i < last - first; ++i) {
@@ -169,32 +172,32 @@ class Puller {
           restart_.damping() * sum_of(given, rows.vertices + begin, rows.vertices + end);
       if constexpr (kChange) change += std::abs(value - values.rank[i]);
       if constexpr (kKeep) values.rank[i] = value;
-      values.next[i] = value * values.scale[i];
+      values.next[i] = static_cast<Value>(value * values.scale[i]);
     }
     return change;
   }
 
   // The same of another rank's vertices.
   template <bool kChange, bool kKeep>
-  Code update_other(int thread, const VertexBlock& block, const double* given,
-                    const OwnedArray<double>& next, SharedRows::Copy& copy, double& change) {
+  Code update_other(int thread, const VertexBlock& block, const Value* given,
+                    const OwnedArray<Value>& next, SharedRows::Copy& copy, double& change) {
     RowRange rows;
     if (const Code code = rows_.read(thread, block.owner, block.first, block.last, copy, rows);
         code != Code::ok)
       return code;
-    const std::size_t bytes = block.size() * sizeof(double);
-    double scale[VertexBlocks::kSize], rank[VertexBlocks::kSize], result[VertexBlocks::kSize];
-    const auto part = [&](const OwnedArray<double>& array) {
-      return part_of(graph_, array, block);
-    };
+    const std::size_t bytes = block.size() * sizeof(Value);
+    const std::size_t rank_bytes = block.size() * sizeof(double);
+    Value scale[VertexBlocks::kSize], result[VertexBlocks::kSize];
+    double rank[VertexBlocks::kSize];
     transport::Job& job = graph_.job();
-    Code code = job.rdma_read(thread, part(scale_), scale, bytes);
-    if (kChange && code == Code::ok) code = job.rdma_read(thread, part(result_.rank), rank, bytes);
+    const auto rank_part = part_of(graph_, result_.rank, block);
+    Code code = job.rdma_read(thread, part_of(graph_, scale_, block), scale, bytes);
+    if (kChange && code == Code::ok) code = job.rdma_read(thread, rank_part, rank, rank_bytes);
     if (code != Code::ok) return code;
     change +=
         update<kChange, kKeep>(rows, block.first, block.last, given, {scale, rank, result}, true);
-    code = job.rdma_write(thread, part(next), result, bytes);
-    if (kKeep && code == Code::ok) code = job.rdma_write(thread, part(result_.rank), rank, bytes);
+    code = job.rdma_write(thread, part_of(graph_, next, block), result, bytes);
+    if (kKeep && code == Code::ok) code = job.rdma_write(thread, rank_part, rank, rank_bytes);
     return code;
   }
 
@@ -207,9 +210,9 @@ class Puller {
   const bool several_ = graph_.job().size() > 1;
   Restart restart_;
   // The share that a vertex gives along each edge, in this iteration and the next.
-  OwnedArray<double> given_[2];
-  Buffer<double> all_;           // what all vertices give in this iteration; empty in a job of one
-  OwnedArray<double> scale_;     // 1 / edges out
+  OwnedArray<Value> given_[2];
+  Buffer<Value> all_;            // what all vertices give in this iteration; empty in a job of one
+  OwnedArray<Value> scale_;      // 1 / edges out
   std::vector<Worker> workers_;  // by thread
   SharedRows rows_;
   VertexBlocks blocks_;
@@ -219,8 +222,16 @@ class Puller {
 
 void pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,
               PageRank& result) {
-  if (graph.has_in_edges() && (options.mode == Mode::pull || options.mode == Mode::automatic))
-    Puller(graph, rules, result).run(rules, options);
+  const bool pulls =
+      graph.has_in_edges() && (options.mode == Mode::pull || options.mode == Mode::automatic);
+  if (pulls && rules.single)
+    Puller<float>(graph, rules, result).run(rules, options);
+  else if (pulls)
+    Puller<double>(graph, rules, result).run(rules, options);
+  else if (rules.single)
+    throw Error({Code::bad_argument,
+                 "pagerank: single precision is for graphs with edges in, and Mode::pull or "
+                 "Mode::automatic"});
   else
     paper_pagerank(graph, rules, options, result);
 }

@@ -242,11 +242,19 @@ TEST_CASE("ranks that sum to one, from all vertices or some, are as they are def
                            std::vector<VertexId>{9, 33, 4, 33, 59});
   rules.normalized = rules.sources.empty();
   const std::vector<double> right = ranks_by_definition(edges, undirected, rules);
-  const auto is_close = [&](VertexId v, double value) {
-    return std::abs(value - right[v]) <= 1e-12 * right[v];
+  const auto is_close = [&](VertexId v, double value, double most = 1e-12) {
+    return std::abs(value - right[v]) <= most * right[v];
   };
-  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0};
+  std::atomic<std::uint64_t> num_wrong{0}, num_seen{0}, num_rounded{0};
   on_graphs(file.path(), undirected, [&](const Graph& graph) {
+    PageRankOptions single = rules;
+    single.single = true;
+    PageRank rounded(graph);
+    pagerank(graph, single, {}, rounded);
+    for (VertexId v = graph.first(); v < graph.last(); ++v) {
+      if (!is_close(v, rounded.rank[v], 1e-6)) ++num_wrong;
+      if (!is_close(v, rounded.rank[v])) ++num_rounded;
+    }
     for (const Mode mode : {Mode::automatic, Mode::paper}) {
       PageRank found(graph);
       RunOptions options;
@@ -263,6 +271,7 @@ TEST_CASE("ranks that sum to one, from all vertices or some, are as they are def
       if (!is_close(v, serial[v])) ++num_wrong;
   });
   CHECK(num_wrong == 0);
+  CHECK(num_rounded > 0);
   CHECK(num_seen == 2 * 6 * kVertices);
 }
 
@@ -287,6 +296,20 @@ TEST_CASE("rules of ranks that there are not are refused by all ranks") {
       }
   });
   CHECK(num_refused == 4 * (1 + 2 + 3) * 2);
+  PageRankOptions single;
+  single.single = true;
+  num_refused = 0;
+  on_graphs(file.path(), false, [&](const Graph& graph) {
+    PageRank found(graph);
+    RunOptions options;
+    options.mode = Mode::paper;
+    try {
+      pagerank(graph, single, options, found);
+    } catch (const Error& error) {
+      if (error.status() == Code::bad_argument) ++num_refused;
+    }
+  });
+  CHECK(num_refused == (1 + 2 + 3) * 2);
 }
 
 TEST_CASE("labels that swap for ever are those of the last iteration, and settled ones end it") {

@@ -159,6 +159,16 @@ class Cli(command.Command):
             self.bad('is of the run "pagerank', 'pagerank', 'g.bin', *other, '--checkpoint', 'c')
             resumed = self.good('pagerank', 'g.bin', *options, '--checkpoint', 'c', ranks=2)
             self.assertTrue(command.same(said.partition(' steps=')[0], resumed), f'{said}{resumed}')
+        single = ['--normalized', '--iterations', '12', '--single']
+        said = self.good('pagerank', 'g.bin', *single, '--out', 'r', '--out-format', 'binary', ranks=2)
+        self.assertAlmostEqual(command.fields(said)['sum'][0], 1, delta=1e-5)
+        self.good('verify', 'pagerank', 'g.bin', 'r', *single, '--out-format', 'binary')
+        self.bad(' where it is ', 'verify', 'pagerank', 'g.bin', 'r', *single[:-1], '--out-format', 'binary')
+        self.bad('--single', 'pagerank', 'g.bin', *single, '--mode', 'push')
+        self.run_it('pagerank', 'g.bin', *single, '--checkpoint', 'c', '--checkpoint-every', '0', '--out', '.')
+        self.bad('is of the run "pagerank', 'pagerank', 'g.bin', *single[:-1], '--checkpoint', 'c')
+        resumed = self.good('pagerank', 'g.bin', *single, '--checkpoint', 'c')
+        self.assertTrue(command.same(said.partition(' steps=')[0], resumed), f'{said}{resumed}')
         self.bad('source 128 does not exist', 'pagerank', 'g.bin', '--source', '128', ranks=2)
         for damping in ('1.1', '-1', 'nan'):
             self.bad('--damping', 'pagerank', 'g.bin', '--damping', damping)

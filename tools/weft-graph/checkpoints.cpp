@@ -33,6 +33,7 @@ std::string run_of(const RunArguments& arguments, const std::vector<VertexId>& s
     if (rules.tolerance > 0) add_number(" --tolerance ", rules.tolerance);
     if (rules.damping != kDamping) add_number(" --damping ", rules.damping);
     if (rules.normalized) text += " --normalized";
+    if (rules.single) text += " --single";
   }
   if (arguments.algorithm == "betweenness" && !arguments.betweenness.scaled) text += " --unscaled";
   // Without, they are not counted for each vertex.

@@ -50,6 +50,7 @@ Status check_effects(int num_processes, const RunArguments& arguments) {
       given, {{"--combine", is_program && several, by_messages},
               {"--block", is_program && several, by_messages},
               {"--pairing", is_program && several, by_messages},
+              {"--single", mode == Mode::automatic || mode == Mode::pull, "in --mode auto or pull"},
               {"--migrate", is_paper && several, "with several processes in --mode paper"},
               {"--migrate-block", migrates, with_migrate},
               {"--migrate-threshold", migrates, with_migrate},

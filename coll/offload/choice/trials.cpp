@@ -28,21 +28,31 @@ bool Trials::next_is_by_switch(std::size_t bytes, bool guess) noexcept {
   if (item.num_calls > kTrial + (item.is_tried_twice ? item.between : item.between / kSooner)) {
     item.is_tried_twice = true;
     item.num_calls = 0;
-    item.times = {kUnknownNs, kUnknownNs};
+    item.ways = {};
   }
   const std::uint32_t call = item.num_calls++;
   if (call >= kTrial) return item.is_by_switch;
-  const bool first = item.is_decided ? item.is_by_switch : guess;
-  return (call % 2 == 0) == first;
+  // The way that is taken comes last, so that a trial changes ways as rarely as can be.
+  const bool last = item.is_decided ? item.is_by_switch : !guess;
+  return (call >= kTrial / 2) == last;
 }
 
 void Trials::note(std::size_t bytes, bool by_switch, std::uint64_t time_ns) noexcept {
   Class& item = of(bytes);
-  // The first calls ever make links, and touch memory.
-  const bool is_cold = !item.is_decided && item.num_calls <= 2;
-  if (!is_in_trial(bytes) || is_cold) return;
-  std::uint64_t& least = item.times[by_switch ? 1 : 0];
-  least = std::min(least, time_ns);
+  const bool is_first = (item.num_calls - 1) % (kTrial / 2) == 0;
+  if (!is_in_trial(bytes) || is_first) return;
+  Class::Way& way = item.ways[by_switch ? 1 : 0];
+  way.sum_ns += time_ns;
+  way.longest_ns = std::max(way.longest_ns, time_ns);
+  ++way.count;
+}
+
+Trials::Times Trials::times(std::size_t bytes) const noexcept {
+  Times times;
+  std::ranges::transform(of(bytes).ways, times.begin(), [](const Class::Way& way) {
+    return way.count < 2 ? kUnknownNs : (way.sum_ns - way.longest_ns) / (way.count - 1);
+  });
+  return times;
 }
 
 }  // namespace weft::offload

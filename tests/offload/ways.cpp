@@ -132,7 +132,7 @@ void measure(Ways& ways, Calls& calls, std::size_t bytes, int rounds, double tur
   double us = ways.time(calls, hosts, bytes, 2);
   us = ways.time(calls, hosts, bytes, 2);
   (void)ways.time(calls, by_switch, bytes, 1);
-  (void)ways.time(calls, automatic, bytes, us * 100 > 5 * turn_us ? 12 : 120);
+  (void)ways.time(calls, automatic, bytes, us * 100 > 5 * turn_us ? 20 : 120);
   std::array<std::vector<double>, kNumWays> found;
   std::uint64_t switched = 0, called = 0;
   // A way that is far slower has fewer calls in its turn.

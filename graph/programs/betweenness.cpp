@@ -7,10 +7,14 @@
 // edges in. Only the owner knows the depth of a vertex: it takes what vertices next to it give, and
 // drops the rest. An edge to a vertex of depth d begins at depth d - 1 or behind, so those that are
 // at d - 1 get from depth d what is for them alone. In a job of one, where all depths are known,
-// the vertices at d - 1 look for it along their edges out instead, which needs no atomic sums.
+// the vertices at d - 1 look for it along their edges out instead, which needs no atomic sums. So
+// do, of an undirected graph, those that are not reached yet, where they have fewer edges than
+// those that give.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "graph/common/agree.hpp"
 #include "graph/programs/add_to_owners.hpp"
@@ -42,7 +46,9 @@ class SimpleRows {
         }
       });
     });
+    for (VertexId v = first_; v < graph.last(); ++v) num_edges_ += row(v).size();
   }
+  std::uint64_t num_edges() const { return num_edges_; }
   std::span<const VertexId> row(VertexId v) const {
     const std::uint64_t begin = begins_[v - first_];
     return {vertices_.data() + begin, ends_[v - first_] - begin};
@@ -50,6 +56,7 @@ class SimpleRows {
 
  private:
   VertexId first_;
+  std::uint64_t num_edges_ = 0;
   const Buffer<std::uint64_t>& begins_;  // the graph's
   Buffer<std::uint64_t> ends_;
   Buffer<VertexId> vertices_;
@@ -108,27 +115,37 @@ class Brandes {
     std::fill(beyond_.begin(), beyond_.end(), 0);
     order_.clear();
     begins_ = {0};
+    std::uint64_t edges_given = 0, edges_left = out_.num_edges();
     if (graph_.owns(source)) {
+      edges_given = out_.row(source).size();
       depth_[at(source)] = 0;
       num_paths_[at(source)] = 1;
       order_.push_back(source);
     }
     begins_.push_back(order_.size());
     for (std::uint32_t depth = 0;; ++depth) {
-      spread(
-          depth, out_, num_paths_, [&](VertexId v) { return depth_[at(v)] == kUnreached; },
-          [&](int thread, VertexId v, double sum) {
-            Finds& finds = finds_[static_cast<std::size_t>(thread)];
-            depth_[at(v)] = depth + 1;
-            num_paths_[at(v)] = sum;
-            finds.vertices.push_back(v);
-            finds.too_many += std::isfinite(sum) ? 0 : 1;
-          });
+      const auto take = [&](int thread, VertexId v, double sum) {
+        Finds& finds = finds_[static_cast<std::size_t>(thread)];
+        // Others may look at it in pull().
+        std::atomic_ref(depth_[at(v)]).store(depth + 1, std::memory_order_relaxed);
+        num_paths_[at(v)] = sum;
+        finds.vertices.push_back(v);
+        finds.edges += out_.row(v).size();
+        finds.too_many += std::isfinite(sum) ? 0 : 1;
+      };
+      edges_left -= edges_given;
+      if (alone_ && graph_.undirected() && edges_given > edges_left)
+        pull(depth, take);
+      else
+        spread(
+            depth, out_, num_paths_, [&](VertexId v) { return depth_[at(v)] == kUnreached; }, take);
       std::uint64_t too_many = 0;
+      edges_given = 0;
       for (Finds& finds : finds_) {
         order_.insert(order_.end(), finds.vertices.begin(), finds.vertices.end());
         finds.vertices.clear();
         too_many += finds.too_many;
+        edges_given += std::exchange(finds.edges, 0);
       }
       std::uint64_t sums[] = {order_.size() - begins_.back(), too_many};
       throw_if(graph_.job().all_reduce(std::span(sums), std::plus<>()));
@@ -185,6 +202,26 @@ class Brandes {
     touched_.clear();
   }
 
+  // In a job of one: take(thread, v, sum) for vertices that are not reached yet and have neighbors
+  // of this depth, with their numbers of paths.
+  template <class Take>
+  void pull(std::uint32_t depth, Take&& take) {
+    detail::WorkCounter work(graph_.num_owned(), {.grain = 256}, graph_.num_threads());
+    graph_.team().run([&](int thread) {
+      work.work(thread, [&](std::uint64_t first, std::uint64_t last) {
+        for (std::uint64_t i = first; i < last; ++i) {
+          if (depth_[i] != kUnreached) continue;
+          const auto v = static_cast<VertexId>(graph_.first() + i);
+          double sum = 0;
+          for (const VertexId from : out_.row(v))
+            if (std::atomic_ref(depth_[at(from)]).load(std::memory_order_relaxed) == depth)
+              sum += num_paths_[at(from)];
+          if (sum > 0) take(thread, v, sum);
+        }
+      });
+    });
+  }
+
   // In a job of one: what vertices of a depth get from those of the next.
   void collect(std::uint32_t depth) {
     for_depth(depth, [&](int, VertexId v) {
@@ -197,6 +234,7 @@ class Brandes {
 
   struct alignas(64) Finds {
     std::vector<VertexId> vertices;  // of the next depth
+    std::uint64_t edges = 0;         // of these
     std::uint64_t too_many = 0;      // of them, to which more paths lead than a double can count
   };
   const Graph& graph_;

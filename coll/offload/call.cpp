@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "coll/offload/offload.hpp"
+#include "coll/plan/links.hpp"
 
 namespace weft::offload {
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fabric/verbs/device.hpp"
+#include "fabric/verbs/port_address.hpp"
 
 namespace {
 
@@ -259,6 +260,6 @@ TEST_CASE("the port in use is the usable, near, fast one, or the one asked for",
   const Status status = choose_port({slow, far, fast, down}, "d", chosen);
   CHECK(status.code() == Code::not_found);
   CHECK(status.text().find("the port is down") != std::string::npos);
-  CHECK(choose_port({slow}, "a:2", chosen).code() == Code::not_found);
+  CHECK(choose_port({slow}, "a:2", chosen).code() == Code::unsupported);
   CHECK(choose_port({slow}, "a:x", chosen).code() == Code::bad_setting);
 }

@@ -1,12 +1,9 @@
 #include "fabric/verbs/device.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <hwloc.h>
 #include <hwloc/openfabrics-verbs.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,12 +11,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
+
+#include "fabric/verbs/port_address.hpp"
 
 namespace weft::verbs {
 namespace {
-
-constexpr int kMaxGids = 256;
 
 double speed(const ibv_port_attr& port) noexcept {
   static constexpr struct {
@@ -36,48 +33,6 @@ double speed(const ibv_port_attr& port) noexcept {
   return 0;
 }
 
-void find_roce_address(ibv_context* context, Port& port) {
-  std::vector<ibv_gid_entry> gids(kMaxGids);
-  const ssize_t count = ibv_query_gid_table(context, gids.data(), gids.size(), 0);
-  int best = -1;
-  for (ssize_t i = 0; i < count; ++i) {
-    const ibv_gid_entry& entry = gids[static_cast<std::size_t>(i)];
-    if (static_cast<int>(entry.port_num) != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2)
-      continue;
-    const int rank = gid_rank(entry.gid);
-    if (rank <= best) continue;
-    best = rank;
-    port.gid_index = static_cast<int>(entry.gid_index);
-    port.address = gid_address(entry.gid);
-    port.scope = rank == 0 ? static_cast<int>(entry.ndev_ifindex) : 0;
-  }
-  if (best < 0)
-    port.why_unusable =
-        "no RoCE v2 address: its network interface is down or has no IP address, or the device "
-        "speaks RoCE v1 only";
-}
-
-// The IP address of the port's own network interface (IPoIB).
-void find_ipoib_address(Port& port) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    const std::string own = fmt::format("/sys/class/infiniband/{}/device/net/{}/dev_port",
-                                        port.device, entry->ifa_name);
-    int number = -1;
-    std::ifstream(own) >> number;
-    if (number + 1 != port.number) continue;
-    char text[INET_ADDRSTRLEN];
-    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    port.address = inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
-    break;
-  }
-  freeifaddrs(list);
-  if (port.address.empty())
-    port.why_unusable = "no IP address: connections need IPoIB on this port (ip address add)";
-}
-
 // Returns true if the process may run next to the device. Without knowledge of the topology every
 // device is near.
 bool is_near(hwloc_topology_t topology, ibv_device* device) {
@@ -92,10 +47,26 @@ bool is_near(hwloc_topology_t topology, ibv_device* device) {
   return !apart;
 }
 
+bool is_in_software(const std::string& device) {
+  std::error_code error;
+  const auto path = std::filesystem::canonical("/sys/class/infiniband/" + device, error);
+  return path.string().find("/devices/virtual/") != std::string::npos;
+}
+
+std::string why_not_active(const ibv_port_attr& port) {
+  const bool waits = port.state == IBV_PORT_INIT || port.state == IBV_PORT_ARMED;
+  return fmt::format("the port is {} ({})", ibv_port_state_str(port.state),
+                     waits && port.link_layer == IBV_LINK_LAYER_INFINIBAND
+                         ? "no subnet manager has come to it: is opensm, or the switch's own, "
+                           "running? sminfo, ibstat"
+                         : "cable? ip link set up?");
+}
+
 void look_at_ports(ibv_device* device, hwloc_topology_t topology, std::vector<Port>& ports) {
   Port port;
   port.device = ibv_get_device_name(device);
   port.near = is_near(topology, device);
+  port.in_software = is_in_software(port.device);
   ibv_context* context = ibv_open_device(device);
   if (context == nullptr) {
     port.why_unusable = fmt::format("cannot be opened: {} (see the rights of /dev/infiniband/{})",
@@ -114,16 +85,13 @@ void look_at_ports(ibv_device* device, hwloc_topology_t topology, std::vector<Po
     } else {
       one.active = state.state == IBV_PORT_ACTIVE;
       one.roce = state.link_layer == IBV_LINK_LAYER_ETHERNET;
-      one.gbit_per_s = speed(state);
+      one.gbit_per_s = one.in_software ? 0 : speed(state);
       if (device->transport_type != IBV_TRANSPORT_IB)
         one.why_unusable = "not of the InfiniBand transport (iWARP and others are left to ofi)";
       else if (!one.active)
-        one.why_unusable =
-            fmt::format("the port is {} (cable? ip link set up?)", ibv_port_state_str(state.state));
-      else if (one.roce)
-        find_roce_address(context, one);
+        one.why_unusable = why_not_active(state);
       else
-        find_ipoib_address(one);
+        find_address(context, one);
     }
     ports.push_back(one);
   }
@@ -131,19 +99,6 @@ void look_at_ports(ibv_device* device, hwloc_topology_t topology, std::vector<Po
 }
 
 }  // namespace
-
-int gid_rank(const ibv_gid& gid) noexcept {
-  static constexpr unsigned char kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::memcmp(gid.raw, kMapped, sizeof kMapped) == 0)
-    return gid.raw[12] == 169 && gid.raw[13] == 254 ? 1 : 3;
-  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80 ? 0 : 2;
-}
-
-std::string gid_address(const ibv_gid& gid) {
-  char text[INET6_ADDRSTRLEN];
-  const bool is_v4 = (gid_rank(gid) & 1) != 0;
-  return inet_ntop(is_v4 ? AF_INET : AF_INET6, gid.raw + (is_v4 ? 12 : 0), text, sizeof text);
-}
 
 Status find_ports(std::vector<Port>& ports) {
   int count = 0;
@@ -166,8 +121,8 @@ Status find_ports(std::vector<Port>& ports) {
 Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen) {
   if (const std::size_t comma = wanted.find(','); comma != std::string_view::npos) {
     const Status first = choose_port(ports, wanted.substr(0, comma), chosen);
-    return first.code() == Code::not_found ? choose_port(ports, wanted.substr(comma + 1), chosen)
-                                           : first;
+    return first.code() == Code::unsupported ? choose_port(ports, wanted.substr(comma + 1), chosen)
+                                             : first;
   }
   std::string_view name = wanted;
   int number = 0;
@@ -191,11 +146,17 @@ Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port
       best = &port;
   }
   if (best == nullptr)
-    return {Code::not_found,
+    return {Code::unsupported,
             fmt::format("no usable RDMA port{}; there are: {}",
                         wanted.empty() ? "" : fmt::format(" (WEFT_DEVICE={})", wanted), there)};
   chosen = *best;
   return {};
+}
+
+std::string rate_text(const Port& port) {
+  return port.in_software       ? "in software"
+         : port.gbit_per_s == 0 ? "rate unknown"
+                                : fmt::format("{:g} Gbit/s", port.gbit_per_s);
 }
 
 std::string ports_text() {
@@ -206,8 +167,8 @@ std::string ports_text() {
   const bool any = choose_port(ports, "", chosen).ok();
   std::string text;
   for (const Port& port : ports) {
-    text += fmt::format("  verbs: {}:{} {}, {} Gbit/s, ", port.device, port.number,
-                        port.roce ? "RoCE" : "InfiniBand", port.gbit_per_s);
+    text += fmt::format("  verbs: {}:{} {}, {}, ", port.device, port.number,
+                        port.roce ? "RoCE" : "InfiniBand", rate_text(port));
     if (!port.why_unusable.empty()) {
       text += port.why_unusable + "\n";
       continue;
@@ -257,6 +218,13 @@ Device::~Device() {
   if (context != nullptr) ibv_close_device(context);
 }
 
+ibv_mtu Device::active_mtu() const noexcept {
+  ibv_port_attr asked{};
+  const bool is_known =
+      ibv_query_port(context, static_cast<std::uint8_t>(port.number), &asked) == 0;
+  return is_known ? asked.active_mtu : ibv_mtu{};
+}
+
 bool Device::port_is_active() const noexcept {
   ibv_port_attr asked{};
   return ibv_query_port(context, static_cast<std::uint8_t>(port.number), &asked) != 0 ||
@@ -274,22 +242,32 @@ int Device::make_room(ibv_cq& queue, int need) const noexcept {
   return error;
 }
 
-Status registration_error(int error, std::size_t bytes) {
+Status registration_error(ibv_context* context, int error, std::size_t bytes) {
+  ibv_device_attr limits{};
+  if (ibv_query_device(context, &limits) != 0) limits.max_mr_size = ~std::uint64_t{0};
+  const std::string what = fmt::format("cannot register {} bytes with the RDMA device {}: ", bytes,
+                                       ibv_get_device_name(context->device));
+  if (limits.max_mr_size != 0 && bytes > limits.max_mr_size)
+    return {Code::no_memory,
+            what + fmt::format("it takes {} bytes at once (move it in pieces of at most that)",
+                               limits.max_mr_size)};
   if (error == ENOMEM || error == EAGAIN) {
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
     if (limit.rlim_cur != RLIM_INFINITY)
       return {Code::no_memory,
-              fmt::format("cannot register {} bytes with the RDMA device: the limit of locked "
-                          "memory is {} bytes (raise it: ulimit -l unlimited, or memlock in "
-                          "/etc/security/limits.conf; or use less: WEFT_VERBS_CACHE_BYTES, "
-                          "WEFT_RING_MIN_BYTES)",
-                          bytes, limit.rlim_cur)};
+              what + fmt::format("the limit of locked memory is {} bytes (raise it: ulimit -l "
+                                 "unlimited, or memlock in /etc/security/limits.conf; or use "
+                                 "less: WEFT_VERBS_CACHE_BYTES, WEFT_RING_MIN_BYTES)",
+                                 limit.rlim_cur)};
+    return {Code::no_memory,
+            what + fmt::format("{}; locked memory is not limited, and the device has {} "
+                               "registrations for all processes of this host (fewer processes, or "
+                               "less kept: WEFT_VERBS_CACHE_BYTES; dmesg may say more)",
+                               std::strerror(error), limits.max_mr)};
   }
-  return {
-      error == EFAULT || error == EACCES || error == EINVAL ? Code::bad_argument : Code::no_memory,
-      fmt::format("cannot register {} bytes with the RDMA device: {}", bytes,
-                  std::strerror(error))};
+  const bool is_argument = error == EFAULT || error == EACCES || error == EINVAL;
+  return {is_argument ? Code::bad_argument : Code::no_memory, what + std::strerror(error)};
 }
 
 }  // namespace weft::verbs

@@ -2,8 +2,7 @@
 // Devices: the RDMA ports of this machine, which of them to use, and the one in use.
 //
 // A port is usable if it is active, speaks InfiniBand's transport (RoCE or InfiniBand itself) and
-// has an IP address, by which connections are made: on RoCE that of a GID of version 2, on
-// InfiniBand that of its network interface (IPoIB).
+// has an IP address, by which connections are made (port_address.hpp).
 #include <infiniband/verbs.h>
 
 #include <cstdint>
@@ -21,10 +20,11 @@ struct Port {
   int number = 1;
   bool active = false;
   bool roce = false;
-  int gid_index = -1;   // RoCE: of the GID in use
-  std::string address;  // numeric; empty: none
-  int scope = 0;        // the interface of a link-local address
-  double gbit_per_s = 0;
+  int gid_index = -1;        // RoCE: of the GID in use
+  std::string address;       // numeric; empty: none
+  int scope = 0;             // the interface of a link-local address
+  double gbit_per_s = 0;     // 0: nobody knows
+  bool in_software = false;  // of the kernel, over some network interface: the rate it says is none
   bool near = true;          // this process may run on a core next to the device
   std::string why_unusable;  // empty: usable
 };
@@ -32,16 +32,12 @@ struct Port {
 // All ports of all devices. not_found with the reason if there is no device.
 Status find_ports(std::vector<Port>& ports);
 // Chooses the port: the one that `wanted` names ("name" or "name:port"; of several, separated by
-// commas, the first that is usable), or the nearest, then the fastest. The error has what was
-// wanted, the ports there are, and why they are unusable.
+// commas, the first that is usable), or the nearest, then the fastest. unsupported: there is none,
+// with what was wanted, the ports there are, and why they are unusable.
 Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port& chosen);
 // For weft-info.
 std::string ports_text();
-
-// The rank of a network interface's GID as an address to be reached by, higher is better: addresses
-// that hosts route come before link-local ones. For tests.
-int gid_rank(const ibv_gid& gid) noexcept;
-std::string gid_address(const ibv_gid& gid);
+std::string rate_text(const Port& port);
 
 // A port in use.
 struct Device {
@@ -52,6 +48,7 @@ struct Device {
   ~Device();
 
   bool port_is_active() const noexcept;  // true if it cannot be asked
+  ibv_mtu active_mtu() const noexcept;   // now; 0 if it cannot be asked
   // Makes room for `need` entries in a completion queue of it, doubling what it has where the
   // device allows. Returns 0 or an errno.
   int make_room(ibv_cq& queue, int need) const noexcept;
@@ -64,6 +61,6 @@ struct Device {
 };
 
 // The status of a failed registration, with what to do about it.
-Status registration_error(int error, std::size_t bytes);
+Status registration_error(ibv_context* context, int error, std::size_t bytes);
 
 }  // namespace weft::verbs

@@ -12,6 +12,7 @@
 
 #include "base/os/lock_limit.hpp"
 #include "fabric/verbs/device.hpp"
+#include "fabric/verbs/port_address.hpp"
 
 namespace weft::verbs {
 namespace {
@@ -97,13 +98,17 @@ constexpr unsigned mtu_bytes(ibv_mtu mtu) { return 128u << static_cast<unsigned>
 
 // The GIDs of a port, with the chosen one and why.
 std::string gids_text(ibv_context* context, const Port& port) {
-  ibv_gid_entry gids[64];
-  const ssize_t count = ibv_query_gid_table(context, gids, std::size(gids), 0);
+  constexpr int kShown = 16;
   std::string text;
-  for (ssize_t i = 0; i < count; ++i) {
-    const ibv_gid_entry& entry = gids[i];
+  int num_left_out = 0, num_shown = 0;
+  for (const ibv_gid_entry& entry : read_gids(context)) {
     if (static_cast<int>(entry.port_num) != port.number) continue;
     const bool is_chosen = static_cast<int>(entry.gid_index) == port.gid_index;
+    if (!is_chosen && num_shown >= kShown) {
+      ++num_left_out;
+      continue;
+    }
+    ++num_shown;
     const int rank = gid_rank(entry.gid);
     text += fmt::format("{}{} {} {}{}", text.empty() ? "" : "; ", entry.gid_index,
                         gid_type(entry.gid_type), gid_address(entry.gid),
@@ -112,6 +117,7 @@ std::string gids_text(ibv_context* context, const Port& port) {
                         : rank == 2 ? " (chosen: IPv6 that hosts route, there is no IPv4)"
                                     : " (chosen: link-local, as there is no other)");
   }
+  if (num_left_out > 0) text += fmt::format("; and {} more", num_left_out);
   return text.empty() ? "none" : text;
 }
 
@@ -164,9 +170,9 @@ void look_at_port(const Port& port, bool is_chosen, fabric::Inspection& inspecti
   (void)ibv_query_port(device->context, static_cast<std::uint8_t>(port.number), &state);
   fabric::Place place{name, interface_of(device->context, port), port.address, port.gbit_per_s,
                       mtu_bytes(state.active_mtu)};
-  std::string text = fmt::format("{}, {}, {:g} Gbit/s, MTU {} of {}, {}{}",
+  std::string text = fmt::format("{}, {}, {}, MTU {} of {}, {}{}",
                                  port.roce ? "RoCE" : "InfiniBand", ibv_port_state_str(state.state),
-                                 port.gbit_per_s, place.mtu, mtu_bytes(state.max_mtu), port.address,
+                                 rate_text(port), place.mtu, mtu_bytes(state.max_mtu), port.address,
                                  place.interface.empty() ? "" : " on " + place.interface);
   if (port.roce) text += ", GIDs " + gids_text(device->context, port);
   if (is_chosen) text += "; taken unless WEFT_DEVICE says otherwise";

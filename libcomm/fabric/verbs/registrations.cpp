@@ -215,7 +215,7 @@ Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bo
       return {Code::bad_argument, "this memory is read-only"};
     }
     if (!is_limit(error) || must_keep || tries >= kNoMoreTries || !make_room())
-      return registration_error(error, bytes);
+      return registration_error(pd_->context, error, bytes);
   }
 }
 
@@ -235,7 +235,7 @@ Status Registrations::make(void* address, std::size_t bytes, int access, ibv_mr*
     mr = ibv_reg_mr(pd_, address, bytes, access);
     if (mr != nullptr) return {};
     const int error = errno;
-    if (!is_limit(error) || !make_room()) return registration_error(error, bytes);
+    if (!is_limit(error) || !make_room()) return registration_error(pd_->context, error, bytes);
   }
 }
 

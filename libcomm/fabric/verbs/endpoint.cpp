@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -25,15 +26,23 @@ constexpr std::uint32_t kReceivesAtOnce = 16;
 constexpr int kFirstLinks = 8;  // that the completion queue has room for at first
 constexpr int kSpareLinks = 4;  // links that have ended, and whose completions are still in it
 constexpr int kRepeatsAndFirst = 7;
+constexpr std::uint32_t kNobody = ~0u;
+constexpr std::uint64_t kOfNoLink = std::uint64_t{0x7fffffff} << 32;  // of a completion
+// A completion queue that cannot grow has room for all buffers, and the requests of so many links.
+constexpr int kFixedLinks = 256;
+// A device that answers a limited number of reads in all answers so many links at least.
+constexpr int kReaders = 64;
 constexpr unsigned kEventsAtOnce = 64;
 
 void not_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-int access_of(std::uint32_t rights) {
+// Devices without atomics refuse the right to them (hns), which the owner's side does not need.
+int access_of(std::uint32_t rights, bool has_atomics) {
   int access = 0;
   if ((rights & kRead) != 0) access |= IBV_ACCESS_REMOTE_READ;
   if ((rights & kWrite) != 0) access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
-  if ((rights & kAtomic) != 0) access |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
+  if ((rights & kAtomic) != 0) access |= IBV_ACCESS_LOCAL_WRITE;
+  if ((rights & kAtomic) != 0 && has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
   return access;
 }
 
@@ -46,6 +55,7 @@ Status VerbsEndpoint::start() {
   if (Status status = lib::choose_port(ports, settings_.text(Setting::device), port); !status)
     return status;
   if (Status status = lib::Device::open(port, device_); !status) return status;
+  if (Status status = look_at_limits(); !status) return status;
 
   const std::uint64_t timeout_ns = settings_.patience_ns();
   attempt_ns_ = std::max<std::uint64_t>(timeout_ns / 4, 1'000'000'000);
@@ -85,45 +95,108 @@ Status VerbsEndpoint::start() {
   return {};
 }
 
+// What links are made of, as far as the device goes.
+Status VerbsEndpoint::look_at_limits() {
+  const ibv_device_attr& limits = device_->limits;
+  const auto lacks = [this](const char* what, auto has, auto needed) -> Status {
+    return {Code::unsupported,
+            fmt::format("{} has {} {}, and a link needs {} (WEFT_FABRIC without verbs goes around "
+                        "the device, WEFT_DEVICE names another)",
+                        device_->port.device, has, what, needed)};
+  };
+  if (limits.max_qp_wr < static_cast<int>(kLeastDepth))
+    return lacks("requests in a queue (max_qp_wr)", limits.max_qp_wr, kLeastDepth);
+  if (limits.max_qp_rd_atom < 1 || limits.max_qp_init_rd_atom < 1)
+    return lacks("reads at once (max_qp_rd_atom, max_qp_init_rd_atom)",
+                 std::min(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom), 1);
+  depth_ = std::min(kDepth, static_cast<std::uint32_t>(limits.max_qp_wr));
+  const auto depth = [](int most) {
+    return static_cast<std::uint8_t>(std::clamp(most, 1, static_cast<int>(kMaxReadDepth)));
+  };
+  ask_depth_ = depth(limits.max_qp_init_rd_atom);
+  read_depth_ = depth(limits.max_qp_rd_atom);
+  if (limits.max_res_rd_atom > 0)
+    read_depth_ = std::min(read_depth_, depth(limits.max_res_rd_atom / kReaders));
+  return {};
+}
+
 Status VerbsEndpoint::start_queues() {
   const auto failed = [this](const char* what) -> Status {
     return {Code::no_memory, fmt::format("{} gives no {}: {} (see ulimit -l and -n)",
                                          device_->port.device, what, std::strerror(errno))};
   };
-  max_receives_ = static_cast<std::uint32_t>(
-      std::clamp(device_->limits.max_srq_wr, 1, static_cast<int>(kMaxReceives)));
   stash_.reserve(kMostStashed);  // arm() wants no memory
   channel_ = ibv_create_comp_channel(device_->context);
   if (channel_ == nullptr) return failed("completion channel");
-  const int room = kFirstLinks * static_cast<int>(kDepth + kFirstCredit);
-  queue_ = ibv_create_cq(device_->context, std::min(room, device_->limits.max_cqe), nullptr,
-                         channel_, 0);
-  if (queue_ == nullptr) return failed("completion queue");
-  ibv_srq_init_attr init{};
-  init.attr.max_wr = max_receives_;
-  init.attr.max_sge = 1;
-  receives_ = ibv_create_srq(device_->pd, &init);
-  if (receives_ == nullptr) return failed("shared receive queue");
+  if (Status status = make_completion_queue(); !status) return status;
+  max_receives_ = kMaxReceives;
+  const bool shares = device_->limits.max_srq > 0;
+  if (shares) {
+    max_receives_ = std::min(max_receives_,
+                             static_cast<std::uint32_t>(std::max(device_->limits.max_srq_wr, 1)));
+    ibv_srq_init_attr init{};
+    init.attr.max_wr = max_receives_;
+    init.attr.max_sge = 1;
+    receives_ = ibv_create_srq(device_->pd, &init);
+    if (receives_ == nullptr && errno != EOPNOTSUPP && errno != ENOSYS)
+      return failed("shared receive queue");
+  }
+  if (receives_ == nullptr) {
+    max_receives_ = kMaxReceives;
+    max_window_ = std::bit_floor(
+        std::min(kLastCredit, static_cast<std::uint32_t>(device_->limits.max_qp_wr)));
+  }
   return {};
 }
 
-// Null: see errno.
-ibv_qp* VerbsEndpoint::new_queue_pair() const {
+Status VerbsEndpoint::make_completion_queue() {
+  const auto make = [this](int entries) {
+    queue_ = ibv_create_cq(device_->context, entries, nullptr, channel_, 0);
+    return queue_ != nullptr;
+  };
+  const auto failed = [this]() -> Status {
+    return {Code::no_memory, fmt::format("{} gives no completion queue: {} (see ulimit -l and -n)",
+                                         device_->port.device, std::strerror(errno))};
+  };
+  const int most = device_->limits.max_cqe;
+  const int first = std::min(kFirstLinks * static_cast<int>(kDepth + kFirstCredit), most);
+  if (!make(first)) return failed();
+  if (first == most || device_->make_room(*queue_, std::min(queue_->cqe + 1, most)) == 0) return {};
+  // Not every driver resizes them (hns, older ones of bnxt_re): then it is made as long as is
+  // needed.
+  (void)ibv_destroy_cq(std::exchange(queue_, nullptr));
+  constexpr int kWanted = kFixedLinks * static_cast<int>(kDepth) + static_cast<int>(kMaxReceives);
+  for (int entries = std::min(kWanted, most); entries >= first; entries /= 2)
+    if (make(entries)) return {};
+  return make(first) ? Status() : failed();
+}
+
+// Null: see errno. With so many bytes that it takes inline.
+ibv_qp* VerbsEndpoint::new_queue_pair(std::uint32_t& inline_bytes) const {
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_RC;
   init.send_cq = init.recv_cq = queue_;
   init.srq = receives_;
-  init.cap.max_send_wr = kDepth;
+  init.cap.max_send_wr = depth_;
   init.cap.max_send_sge = 1;
   init.cap.max_inline_data = max_inline_;
-  return ibv_create_qp(device_->pd, &init);
+  if (receives_ == nullptr) {
+    init.cap.max_recv_wr = max_window_;
+    init.cap.max_recv_sge = 1;
+  }
+  ibv_qp* qp = ibv_create_qp(device_->pd, &init);
+  inline_bytes = init.cap.max_inline_data;
+  return qp;
 }
 
-// The number of bytes that a send queue takes inline.
+// The number of bytes that a send queue takes inline. Some devices refuse to take more, others say
+// that they take less.
 Status VerbsEndpoint::find_inline() {
   for (max_inline_ = kMaxInline;; max_inline_ = max_inline_ < 16 ? 0 : max_inline_ / 2) {
-    if (ibv_qp* qp = new_queue_pair(); qp != nullptr) {
+    std::uint32_t inline_bytes = 0;
+    if (ibv_qp* qp = new_queue_pair(inline_bytes); qp != nullptr) {
       (void)ibv_destroy_qp(qp);
+      max_inline_ = std::min(max_inline_, inline_bytes);
       return {};
     }
     if (max_inline_ == 0)
@@ -180,7 +253,7 @@ VerbsEndpoint::~VerbsEndpoint() {
   if (channel_ != nullptr) (void)ibv_destroy_comp_channel(channel_);
 }
 
-// Shared receives.
+// Receives: of all links together, or, where the device has no shared queue, of each.
 
 // So many buffers in all.
 Status VerbsEndpoint::make_receives(std::uint32_t count) {
@@ -192,6 +265,10 @@ Status VerbsEndpoint::make_receives(std::uint32_t count) {
   const std::size_t before = received_into_.size();
   make_room(received_into_, count - before);
   Status status;
+  if (receives_ == nullptr) {
+    make_room(receivers_, count - before);
+    free_receives_.reserve(count);  // giving back wants no memory
+  }
   while (status && received_into_.size() < count) {
     Block block;
     status = or_no_memory([&] { return buffers_->take(block); });
@@ -205,20 +282,61 @@ Status VerbsEndpoint::make_receives(std::uint32_t count) {
     }
     return status;
   }
-  for (std::size_t i = before; i < count; ++i) post_receive(static_cast<std::uint32_t>(i));
+  if (receives_ == nullptr) receivers_.resize(count, kNobody);
+  for (std::size_t i = before; i < count; ++i)
+    if (receives_ == nullptr)
+      free_receives_.push_back(static_cast<std::uint32_t>(i));
+    else
+      post_receive(static_cast<std::uint32_t>(i));
   return {};
 }
 
+// Of queue pairs with their own receives: to the one that has been given the buffer.
 void VerbsEndpoint::post_receive(std::uint32_t index) {
+  ibv_qp* qp = nullptr;
+  if (receives_ == nullptr) {
+    if (receivers_[index] == kNobody) return;  // its link has been closed
+    const VerbsLink* link = find(receivers_[index]);
+    if (link == nullptr || link->qp == nullptr || link->is_ending) return free_receive(index);
+    qp = link->qp;
+  }
   const Block& block = received_into_[index];
   ibv_sge piece{reinterpret_cast<std::uintptr_t>(block.data), kBufferBytes, block.lkey};
   ibv_recv_wr request{}, *bad = nullptr;
   request.wr_id = kReceiveBit | index;
   request.sg_list = &piece;
   request.num_sge = 1;
-  if (const int error = ibv_post_srq_recv(receives_, &request, &bad); error != 0)
+  if (const int error = qp != nullptr ? ibv_post_recv(qp, &request, &bad)
+                                      : ibv_post_srq_recv(receives_, &request, &bad);
+      error != 0 && !is_gone_)
     log_line(LogLevel::error, -1, "verbs: {} takes no receive: {}", device_->port.device,
              std::strerror(error));
+}
+
+void VerbsEndpoint::free_receive(std::uint32_t index) {
+  receivers_[index] = kNobody;
+  free_receives_.push_back(index);
+}
+
+// Gives a link so many more buffers of those that make_receives() has made.
+void VerbsEndpoint::give_receives(VerbsLink& link, std::uint32_t count) {
+  if (receives_ != nullptr) return;
+  for (; count > 0 && !free_receives_.empty(); --count) {
+    const std::uint32_t index = free_receives_.back();
+    free_receives_.pop_back();
+    receivers_[index] = link.id;
+    post_receive(index);
+  }
+}
+
+// The link's queue pair is destroyed: what has been read of its completions counts no more.
+void VerbsEndpoint::take_receives_back(const VerbsLink& link, std::uint32_t qp_num) {
+  if (receives_ != nullptr) return;
+  for (std::size_t i = num_unstashed_; i < stash_.size(); ++i)
+    if ((stash_[i].wr_id & kReceiveBit) != 0 && stash_[i].qp_num == qp_num)
+      stash_[i].wr_id = kOfNoLink;
+  for (std::uint32_t index = 0; index < receivers_.size(); ++index)
+    if (receivers_[index] == link.id) free_receive(index);
 }
 
 // Makes room for this number of links: a completion queue that overruns ends all of them. Every
@@ -245,7 +363,9 @@ Status VerbsEndpoint::register_memory(void* address, std::size_t bytes, std::uin
   if ((rights & ~kRightsMask) != 0) return Code::bad_argument;
   ibv_mr* mr = nullptr;
   if (bytes > 0)
-    if (Status status = registrations_->make(address, bytes, access_of(rights), mr); !status)
+    if (Status status =
+            registrations_->make(address, bytes, access_of(rights, limits_.atomics), mr);
+        !status)
       return status;
   registration.handle = mr;
   registration.key = write_key(address, bytes, mr != nullptr ? mr->rkey : 0, rights);
@@ -302,17 +422,33 @@ bool VerbsEndpoint::poll_rarely(Events& events) {
 
 void VerbsEndpoint::poll_device() {
   ibv_async_event event;
-  while (ibv_get_async_event(device_->context, &event) == 0) {
+  while (!is_gone_) {
+    if (ibv_get_async_event(device_->context, &event) != 0) {
+      if (errno == EIO) end_device();
+      return;
+    }
     const ibv_event_type type = event.event_type;
     ibv_ack_async_event(&event);
     const bool is_end = type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_DEVICE_FATAL;
     if (is_end || type == IBV_EVENT_PORT_ERR)
       log_line(LogLevel::warn, -1, "verbs: {}:{}: {}", device_->port.device, device_->port.number,
                ibv_event_type_str(type));
+    if (type == IBV_EVENT_DEVICE_FATAL) return end_device();
     if (!is_end) continue;
     for (VerbsLink* link : table_)
       if (link != nullptr) take_down(*link, ibv_event_type_str(type));
   }
+}
+
+// The device was removed, or has failed for good: an endpoint of it does nothing more. What it
+// waits at would be readable from now on without telling anything (the kernel's
+// ib_uverbs_event_poll).
+void VerbsEndpoint::end_device() {
+  is_gone_ = true;
+  for (const int fd : {channel_->fd, device_->context->async_fd})
+    (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  for (VerbsLink* link : table_)
+    if (link != nullptr) take_down(*link, "the device is gone");
 }
 
 // Sleep.
@@ -320,14 +456,26 @@ void VerbsEndpoint::poll_device() {
 bool VerbsEndpoint::arm() {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  while (ibv_get_cq_event(channel_, &queue, &context) == 0)
+  while (!is_gone_ && ibv_get_cq_event(channel_, &queue, &context) == 0)
     if (++unacked_events_ >= kEventsAtOnce)
       ibv_ack_cq_events(queue_, std::exchange(unacked_events_, 0));
   is_urgent_ = true;
-  if (ibv_req_notify_cq(queue_, 0) != 0) return false;
+  if (!is_gone_ && ibv_req_notify_cq(queue_, 0) != 0) return false;
   // Completions that came before arming ring no bell.
   return stash_completions() == 0 && stash_.empty() && ending_.empty() &&
          !has_deferred_.load(std::memory_order_acquire);
+}
+
+std::string VerbsEndpoint::way_to(Bytes address) const {
+  Address to;
+  if (!read_address(address, device_->port.roce, to)) return {};
+  char text[INET6_ADDRSTRLEN];
+  const char* const ip = ::inet_ntop(to.family == 4 ? AF_INET : AF_INET6, to.ip, text, sizeof text);
+  std::lock_guard lock(failure_lock_);
+  return fmt::format(
+      "verbs from {}:{} at {} to {} (WEFT_DEVICE chooses another port){}{}", device_->port.device,
+      device_->port.number, device_->port.address, ip,
+      last_failure_.empty() ? "" : ", where the last link could not be made: ", last_failure_);
 }
 
 Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoint) {

@@ -29,7 +29,8 @@ namespace weft::fabric::verbs {
 
 namespace lib = weft::verbs;
 
-inline constexpr std::uint32_t kDepth = 64;    // requests in a send queue; a power of two
+inline constexpr std::uint32_t kDepth = 64;  // requests in a send queue, at most; a power of two
+inline constexpr std::uint32_t kLeastDepth = 8;
 inline constexpr int kMostStashed = 16;        // completions, by one call
 inline constexpr std::uint32_t kKeptBack = 2;  // of them for credit, and for the end
 inline constexpr std::uint32_t kMaxReadDepth = 16;
@@ -77,6 +78,7 @@ struct VerbsLink : Link {
   bool is_owing = false;             // in owing_
   std::uint32_t seen_completed = 0;  // at the last check, and at how many before
   std::uint32_t num_still = 0;
+  std::uint32_t depth = kDepth;  // of its send queue
 
   SpinLock lock;
   // Under the lock:
@@ -94,7 +96,7 @@ struct VerbsLink : Link {
   Code refused_code = Code::ok;
   std::array<Posted, kDepth> slots;
 
-  std::uint32_t room() const { return kDepth - (posted - completed); }
+  std::uint32_t room() const { return depth - (posted - completed); }
   // Under the lock: ok if a request may be posted now.
   Code ready() const {
     if (state == State::broken) return Code::peer_lost;
@@ -116,6 +118,7 @@ class VerbsEndpoint final : public Endpoint {
   const Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return address_; }
   std::string interface_address() const override { return device_->port.address; }
+  std::string way_to(Bytes address) const override;
   Status open(Bytes address, Bytes hello, Link*& link) override;
   void close(Link& link) override;
   Status register_memory(void* address, std::size_t bytes, std::uint32_t rights,
@@ -159,18 +162,24 @@ class VerbsEndpoint final : public Endpoint {
   };
 
   // endpoint.cpp
+  Status look_at_limits();
   Status start_queues();
   Status start_listening();
-  ibv_qp* new_queue_pair() const;
+  Status make_completion_queue();
+  ibv_qp* new_queue_pair(std::uint32_t& inline_bytes) const;
   Status find_inline();
   Status make_receives(std::uint32_t count);
   void post_receive(std::uint32_t index);
+  void free_receive(std::uint32_t index);
+  void give_receives(VerbsLink& link, std::uint32_t count);
+  void take_receives_back(const VerbsLink& link, std::uint32_t qp_num);
   Status make_room_for_completions(std::size_t links);
   bool poll_rarely(Events& events);
   bool poll_cm(Events& events);
   void check_attempts();
   void check_devices_end(std::uint64_t now);
   void poll_device();
+  void end_device();
   bool poll_deferred(Events& events);
 
   // links.cpp
@@ -223,11 +232,14 @@ class VerbsEndpoint final : public Endpoint {
   std::unique_ptr<Blocks> buffers_, rings_;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* queue_ = nullptr;
-  ibv_srq* receives_ = nullptr;
+  ibv_srq* receives_ = nullptr;  // null: the device has none, each queue pair has its own
   rdma_event_channel* cm_channel_ = nullptr;
   rdma_cm_id* listener_ = nullptr;
   int epoll_ = -1;
   std::uint32_t max_inline_ = 0;
+  std::uint32_t depth_ = kDepth, max_window_ = kLastCredit;
+  std::uint8_t read_depth_ = 1, ask_depth_ = 1;  // reads that are answered and asked for at once
+  bool is_gone_ = false;                         // the device
   std::size_t part_bytes_ = kPartBytes;
   std::uint32_t max_receives_ = 0;
   std::uint8_t ack_timeout_ = 16;
@@ -235,7 +247,9 @@ class VerbsEndpoint final : public Endpoint {
   std::uint64_t last_check_ns_ = 0;
 
   std::vector<Block> received_into_;  // by number
-  std::uint32_t num_needed_ = 0;      // of them: the windows of all links
+  // Of queue pairs that have their own receives: the link that has each buffer, and those of none.
+  std::vector<std::uint32_t> receivers_, free_receives_;
+  std::uint32_t num_needed_ = 0;  // of them: the windows of all links
   std::vector<VerbsLink*> table_;
   std::vector<std::uint32_t> free_ids_;
   std::unordered_map<std::uint32_t, VerbsLink*> by_qp_;
@@ -248,6 +262,10 @@ class VerbsEndpoint final : public Endpoint {
   std::uint64_t last_rare_ns_ = 0;
   bool is_urgent_ = true;  // the channels are read in the next poll
   unsigned unacked_events_ = 0;
+
+  mutable std::mutex failure_lock_;
+  std::string last_failure_;  // why no link could be made here
+  bool has_told_failure_ = false;
 
   SpinLock deferred_lock_;
   std::vector<Refused> refused_;

@@ -28,12 +28,13 @@ struct Hello {
   std::uint8_t read_depth;  // gets and atomics that the sender's device answers at once
   std::uint8_t credit;      // messages that the sender of this has room for
   std::uint8_t hello_bytes;
-  std::uint8_t reserved;
+  std::uint8_t mtu;  // of the sender's port, as ibv_mtu; 0: it does not say
   std::byte hello[kMaxHelloBytes];
 };
 static_assert(sizeof(Hello) == 56);
 // In the answer, a Hello's head.
 inline constexpr std::size_t kAnswerBytes = 8;
+inline constexpr std::uint8_t kMostMtu = 5;  // IBV_MTU_4096
 
 struct MemoryKey {
   std::uint64_t address, bytes;
@@ -67,7 +68,7 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
   if (bytes.size() < most) return false;
   std::memcpy(&hello, bytes.data(), most);
   return hello.magic == kMagic && hello.read_depth > 0 && hello.credit > 1 &&
-         hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
+         hello.mtu <= kMostMtu && hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
 }
 
 // A checksum that distinguishes keys from other bytes; no secret. Without the address and the

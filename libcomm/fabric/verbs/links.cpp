@@ -80,6 +80,7 @@ VerbsLink* VerbsEndpoint::add_link() try {
   auto* link = new VerbsLink;
   link->id = free_ids_.back();
   free_ids_.pop_back();
+  link->depth = depth_;
   table_[link->id & ((1u << kIdBits) - 1)] = link;
   return link;
 } catch (const std::bad_alloc&) {
@@ -99,6 +100,11 @@ void VerbsEndpoint::free_link(VerbsLink& link) {
 
 Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   Address to;
+  if (is_gone_)
+    return {Code::unsupported,
+            fmt::format("{} was removed, or has failed for good: see dmesg, and start this process "
+                        "again once it is back",
+                        device_->port.device)};
   if (hello.size() > kMaxHelloBytes || !read_address(address, device_->port.roce, to))
     return {Code::bad_argument, "it is no address of an endpoint that verbs leads to from here"};
   VerbsLink* link = add_link();
@@ -137,8 +143,8 @@ Status VerbsEndpoint::begin(VerbsLink& link, const Address& to) {
 Hello VerbsEndpoint::own_hello(const VerbsLink& link) const {
   Hello hello{};
   hello.magic = kMagic;
-  hello.read_depth = static_cast<std::uint8_t>(
-      std::clamp(device_->limits.max_qp_rd_atom, 1, static_cast<int>(kMaxReadDepth)));
+  hello.read_depth = read_depth_;
+  hello.mtu = static_cast<std::uint8_t>(device_->active_mtu());
   hello.credit = static_cast<std::uint8_t>(link.window);
   hello.hello_bytes = static_cast<std::uint8_t>(link.hello.size());
   if (!link.hello.empty()) std::memcpy(hello.hello, link.hello.data(), link.hello.size());
@@ -150,10 +156,11 @@ rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link, const Hello& he
   rdma_conn_param parameters{};
   parameters.private_data = &hello;
   parameters.private_data_len = static_cast<std::uint8_t>(bytes);
-  parameters.responder_resources = parameters.initiator_depth = hello.read_depth;
+  parameters.responder_resources = hello.read_depth;
+  parameters.initiator_depth = ask_depth_;
   parameters.retry_count = kRepeats;
   parameters.rnr_retry_count = kRepeatWhileFull;
-  parameters.srq = 1;
+  parameters.srq = receives_ != nullptr ? 1 : 0;
   parameters.qp_num = link.qp->qp_num;
   return parameters;
 }
@@ -161,11 +168,15 @@ rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link, const Hello& he
 Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
   if (Status status = make_receives(num_needed_ + kFirstCredit); !status) return status;
   if (Status status = make_room_for_completions(num_links_ + 1); !status) return status;
-  ibv_qp* qp = new_queue_pair();
+  std::uint32_t inline_bytes = 0;
+  ibv_qp* qp = new_queue_pair(inline_bytes);
   if (qp == nullptr)
     return {Code::no_memory,
-            fmt::format("{} gives no queue pair: {} ({} are in use; see ulimit -l)",
-                        device_->port.device, std::strerror(errno), num_links_)};
+            fmt::format(
+                "{} gives no queue pair: {} ({} are in use here, of {} that the device has "
+                "for all processes: fewer peers or WEFT_VERBS_QPS=1 need fewer, WEFT_FABRIC "
+                "without verbs none; see ulimit -l)",
+                device_->port.device, std::strerror(errno), num_links_, device_->limits.max_qp)};
   ++num_links_;
   num_needed_ += kFirstCredit;
   link.window = link.expected = kFirstCredit;
@@ -178,21 +189,23 @@ Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
   int mask = 0;
   attributes.qp_state = IBV_QPS_INIT;
   if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
-  attributes.qp_access_flags =
-      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  // Devices without atomics refuse the right to them (mlx5).
+  if (limits_.atomics) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
   if (ibv_modify_qp(qp, &attributes, mask) != 0) return failed("a queue pair's start");
+  give_receives(link, link.window);
   return {};
 }
 
 Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
-  const auto own = [](int limit) {
-    return static_cast<std::uint8_t>(std::clamp(limit, 1, static_cast<int>(kMaxReadDepth)));
-  };
   ibv_qp_attr attributes{};
   int mask = 0;
   attributes.qp_state = IBV_QPS_RTR;
   if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
-  attributes.max_dest_rd_atomic = own(device_->limits.max_qp_rd_atom);
+  // The kernel's is that of the side that asked, whose packets the other's port may not take.
+  for (const int mtu : {static_cast<int>(theirs.mtu), static_cast<int>(device_->active_mtu())})
+    if (mtu != 0) attributes.path_mtu = std::min(attributes.path_mtu, static_cast<ibv_mtu>(mtu));
+  attributes.max_dest_rd_atomic = read_depth_;
   attributes.min_rnr_timer = kWaitWhileFull;
   if (ibv_modify_qp(link.qp, &attributes, mask) != 0)
     return failed("a queue pair, ready to receive");
@@ -200,8 +213,7 @@ Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
   mask = 0;
   attributes.qp_state = IBV_QPS_RTS;
   if (rdma_init_qp_attr(link.cm, &attributes, &mask) != 0) return failed("rdma_init_qp_attr");
-  attributes.max_rd_atomic =
-      std::min(own(device_->limits.max_qp_init_rd_atom), own(theirs.read_depth));
+  attributes.max_rd_atomic = std::min(ask_depth_, theirs.read_depth);
   attributes.timeout = ack_timeout_;
   attributes.retry_cnt = kRepeats;
   attributes.rnr_retry = kRepeatWhileFull;
@@ -233,7 +245,7 @@ void VerbsEndpoint::on_answer(VerbsLink& link, Bytes data, Events& events) {
 void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
   cm->context = nullptr;
   Hello theirs;
-  VerbsLink* link = read_hello(data, false, theirs) ? add_link() : nullptr;
+  VerbsLink* link = !is_gone_ && read_hello(data, false, theirs) ? add_link() : nullptr;
   if (link == nullptr) {
     (void)rdma_reject(cm, nullptr, 0);
     rdma_destroy_id(cm);
@@ -266,6 +278,10 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
 
 void VerbsEndpoint::become_up(VerbsLink& link) {
   std::erase(making_, link.id);
+  {
+    std::lock_guard lock(failure_lock_);
+    last_failure_.clear();
+  }
   std::lock_guard lock(link.lock);
   if (link.state != VerbsLink::State::broken) link.state = VerbsLink::State::up;
 }
@@ -403,10 +419,15 @@ void VerbsEndpoint::take_down(VerbsLink& link, std::string_view why) {
   ending_.push_back(link.id);
 }
 
+// Something is missing here: that is told once, and errors repeat the last (way_to).
 void VerbsEndpoint::take_down(VerbsLink& link, const Status& why) {
   std::string text;
   or_no_memory([&] { text = why.text(); });
   take_down(link, std::string_view(text));
+  std::lock_guard lock(failure_lock_);
+  if (!std::exchange(has_told_failure_, true))
+    log_line(LogLevel::warn, -1, "verbs: a link cannot be made: {} (further ones go unsaid)", text);
+  last_failure_ = std::move(text);
 }
 
 // Waits until the device has given back what was posted, at most for a while.
@@ -467,10 +488,13 @@ void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
     ring = std::exchange(link.ring, {});
   }
   if (qp != nullptr) {
-    by_qp_.erase(qp->qp_num);
-    reaper_.destroy(qp);
+    const std::uint32_t number = qp->qp_num;
+    by_qp_.erase(number);
+    // A queue pair that ends late keeps its buffers.
+    const bool is_late = !reaper_.destroy(qp);
+    if (!is_late) take_receives_back(link, number);
     --num_links_;
-    num_needed_ -= link.window;
+    if (!is_late || receives_ != nullptr) num_needed_ -= link.window;
   }
   if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr));
   if (ring.data != nullptr) rings_->give(ring);

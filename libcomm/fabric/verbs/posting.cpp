@@ -4,7 +4,6 @@
 // that it has freed since goes along with its own messages, or in one of their own once half of the
 // window is free. The last credit is kept for such a message, which always carries half a window:
 // of two sides that send without end, each can always return credit to the other.
-// window: of two sides that send without end, each can always return credit to the other.
 #include <endian.h>
 
 #include <algorithm>
@@ -20,7 +19,6 @@ namespace weft::fabric::verbs {
 
 namespace {
 
-constexpr std::uint32_t kSignalEvery = kDepth / 4;
 constexpr int kBatch = 32;
 constexpr int kMaxBatches = 8;             // of one poll
 constexpr std::uint32_t kRarePolls = 32;   // until the clock is read
@@ -58,7 +56,7 @@ Code code_of(ibv_wc_status status) noexcept {
 Code VerbsEndpoint::post(VerbsLink& link, ibv_send_wr& request, const Posted& what,
                          bool is_signalled) {
   request.wr_id = std::uint64_t{link.id} << 32 | link.posted;
-  if (is_signalled || ++link.unsignalled >= kSignalEvery ||
+  if (is_signalled || ++link.unsignalled >= link.depth / 4 ||
       link.ring_head - link.signalled_head >= kRingBytes / 4) {
     request.send_flags |= IBV_SEND_SIGNALED;
     link.unsignalled = 0;
@@ -369,9 +367,18 @@ void VerbsEndpoint::on_completion(const ibv_wc& completion, Events& events) {
 
 void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
   const auto index = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
-  if (completion.status != IBV_WC_SUCCESS) return post_receive(index);
   const auto found = by_qp_.find(completion.qp_num);
-  if (found == by_qp_.end()) return post_receive(index);
+  if (receives_ == nullptr) {
+    // Of a queue pair that is no more, whose buffers have been taken back.
+    if (found == by_qp_.end() || receivers_[index] != found->second->id) return;
+    // A queue pair that failed gives its receives back, and takes none.
+    if (completion.status != IBV_WC_SUCCESS || found->second->is_ending) {
+      free_receive(index);
+      if (!found->second->is_ending) take_down(*found->second, "its queue pair has failed");
+      return;
+    }
+  }
+  if (completion.status != IBV_WC_SUCCESS || found == by_qp_.end()) return post_receive(index);
   VerbsLink& link = *found->second;
   const std::uint32_t id = link.id;
   const std::byte* bytes = received_into_[index].data;
@@ -419,10 +426,11 @@ bool VerbsEndpoint::take_credit(VerbsLink& link, const Head& head) {
 // A message of the peer has been handled, and its buffer is free.
 void VerbsEndpoint::owe(VerbsLink& link) {
   std::uint32_t more = 1;
-  if (++link.received >= 4 * link.window && link.window < kLastCredit) {
+  if (++link.received >= 4 * link.window && link.window < max_window_) {
     link.received = 0;
     if (or_no_memory([&] { return make_receives(num_needed_ + link.window); })) {
       num_needed_ += link.window;
+      give_receives(link, link.window);
       more += link.window;
       link.window *= 2;
     }
@@ -442,7 +450,9 @@ void VerbsEndpoint::pay() {
   for (std::size_t i = 0; i < owing_.size();) {
     VerbsLink* link = find(owing_[i]);
     bool is_done = link == nullptr || link->is_ending;
-    if (!is_done) {
+    // Where nothing is sent inline, credit takes memory, too.
+    const bool has_memory = is_done || sizeof(Head) <= max_inline_ || need_ring(*link).ok();
+    if (!is_done && has_memory) {
       std::lock_guard lock(link->lock);
       is_done = link->owed < link->window / 2 || link->state == VerbsLink::State::broken;
       if (!is_done && link->credit > 0 && link->room() > 1)

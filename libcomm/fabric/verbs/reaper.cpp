@@ -28,7 +28,7 @@ void put_in_error_state(ibv_qp* qp) noexcept {
   (void)ibv_modify_qp(qp, &attributes, IBV_QP_STATE);
 }
 
-void Reaper::destroy(ibv_qp* qp) noexcept {
+bool Reaper::destroy(ibv_qp* qp) noexcept {
   put_in_error_state(qp);
   const auto deadline = idle() ? kDeadline : kDeadlineAfterLate;
   std::shared_ptr<std::packaged_task<void()>> task;
@@ -38,12 +38,22 @@ void Reaper::destroy(ibv_qp* qp) noexcept {
     task = std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
     ending = task->get_future();
   });
-  if (prepared != Code::ok) return (void)ibv_destroy_qp(qp);
+  if (prepared != Code::ok) {
+    (void)ibv_destroy_qp(qp);
+    return true;
+  }
   std::thread thread;
-  if (!start_thread(thread, [task] { (*task)(); })) return (*task)();  // this one, then
-  if (is_done(ending, deadline)) return thread.join();
+  if (!start_thread(thread, [task] { (*task)(); })) {
+    (*task)();  // this one, then
+    return true;
+  }
+  if (is_done(ending, deadline)) {
+    thread.join();
+    return true;
+  }
   thread.detach();
   late_.push_back(std::move(ending));
+  return false;
 }
 
 bool Reaper::idle() noexcept {

@@ -16,9 +16,9 @@ void put_in_error_state(ibv_qp* qp) noexcept;
 // Guarded by its owner.
 class Reaper {
  public:
-  // Returns when `qp` is gone, or soon: then it is in its error state, and a thread of its own
-  // continues.
-  void destroy(ibv_qp* qp) noexcept;
+  // Returns true when `qp` is gone, or soon false: then it is in its error state, and a thread of
+  // its own continues.
+  bool destroy(ibv_qp* qp) noexcept;
   // Returns true if all are gone. The device must not be closed before: these threads use it.
   bool idle() noexcept;
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/log.hpp"
@@ -130,9 +131,27 @@ Status check_setting(const Settings& settings) {
   }
 }
 
+bool is_demanded(const Row& row, const Settings& settings) {
+  return row.by_device && !settings.text(Setting::device).empty();
+}
+
+void tell_unused(const Row& row, int rank, const Status& why) {
+  static std::atomic<bool> has_told = false;
+  // relaxed: of two threads one tells.
+  if (!row.by_device || why.code() == Code::not_found || row.make == nullptr ||
+      has_told.exchange(true, std::memory_order_relaxed))
+    return;
+  log_line(LogLevel::warn, rank,
+           "{} is here and not used: {} (WEFT_FABRIC=shm,{} makes that an error, WEFT_FABRIC "
+           "without {} silences this line)",
+           row.name, why.text(), row.name, row.name);
+}
+
 Status make_endpoints(std::string_view fabrics, const Settings& settings, Endpoints& endpoints) {
   std::string why;
   Code code = Code::bad_setting;
+  const Row* unused = nullptr;
+  Status unused_why;
   for (std::string_view rest = fabrics; !rest.empty();) {
     const std::string_view name = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), name.size() + 1));
@@ -141,9 +160,15 @@ Status make_endpoints(std::string_view fabrics, const Settings& settings, Endpoi
     Status status(Code::unsupported, "not in this build");
     if (row->make != nullptr)
       status = (row->by_device ? make_by_device : make_one)(*row, settings, endpoints);
+    if (!status && is_demanded(*row, settings))
+      return {status == Code::no_memory ? Code::no_memory : Code::bad_setting,
+              fmt::format("WEFT_DEVICE={} is not usable: {}: {}", settings.text(Setting::device),
+                          name, status.text())};
     if (!status) why += fmt::format(" {}: {}.", name, status.text());
+    if (!status && name != fabrics) unused = row, unused_why = status;
     if (status.code() == Code::no_memory) code = Code::no_memory;
   }
+  if (unused != nullptr && !endpoints.empty()) tell_unused(*unused, -1, unused_why);
   if (!endpoints.empty()) return {};
   return {code, fmt::format("no fabric of '{}' is there for a Node.{}", fabrics, why)};
 }

@@ -39,8 +39,14 @@ void set_loopback(std::unique_ptr<Endpoint> (*make)());
 Status check_setting(const Settings& settings);
 bool is_allowed(const Settings& settings, std::string_view name);
 
+// Whether the fabric must be there, as WEFT_DEVICE names a device of it.
+bool is_demanded(const Row& row, const Settings& settings);
+// Tells, once in a process, that a fabric that is here is not used. Not of one that is not here at
+// all (not_found).
+void tell_unused(const Row& row, int rank, const Status& why);
+
 // For a Node: an endpoint of each fabric in the list (as WEFT_FABRIC) that this machine has, in its
-// order. bad_setting: none of them.
+// order. bad_setting: none of them, or a device that WEFT_DEVICE names is not usable.
 Status make_endpoints(std::string_view fabrics, const Settings& settings,
                       std::vector<std::unique_ptr<Endpoint>>& endpoints);
 

@@ -85,7 +85,13 @@ Status Fabrics::start() {
     }
     std::unique_ptr<RemoteLanes> lanes;
     if (Status status = make_remote_lanes(job_, *local_, row, To::members, lanes); !status) {
+      if (fabric::is_demanded(row, job_.settings()))
+        return {Code::bad_setting,
+                fmt::format("WEFT_DEVICE={} is not usable at {}: {}: {}",
+                            job_.settings().text(Setting::device), job_.describe(job_.rank()),
+                            row.name, status.text())};
       list += fmt::format("; not {} ({})", row.name, status.text());
+      if (job_.rank() == job_.local_ranks().front()) fabric::tell_unused(row, job_.rank(), status);
       log_line(LogLevel::info, job_.rank(), "no {} here: {}", row.name, status.text());
       continue;
     }

@@ -102,6 +102,15 @@ Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size
                        {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
 }
 
+// The route to the peer, for users who search for the reason of its silence: " (...)", or nothing.
+std::string Session::way() const {
+  if (endpoint() == nullptr) return {};
+  const std::string_view to = theirs_.on(fabric(), main_.theirs);
+  const std::string text =
+      endpoint()->way_to({reinterpret_cast<const std::byte*>(to.data()), to.size()});
+  return text.empty() ? text : " (" + text + ")";
+}
+
 // Ends the link: request_done() follows for each request in the fabric.
 void Session::drop_link() {
   fabric::Link* link = nullptr;
@@ -368,7 +377,8 @@ void Session::tick(std::uint64_t now) {
   }
   if (due == ReliableLink::Due::ended) lose(Code::peer_lost, "its process has ended");
   if (due == ReliableLink::Due::gone)
-    lose(Code::peer_lost, fmt::format("has been unreachable for {}", text_of_time(timeout)));
+    lose(Code::peer_lost,
+         fmt::format("has been unreachable for {}{}", text_of_time(timeout), way()));
   if (due == ReliableLink::Due::stalled) {
     {
       std::lock_guard lock(lock_);

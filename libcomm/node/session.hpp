@@ -126,6 +126,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   Status open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
                    std::size_t rail, fabric::Link*& link);
   void drop_link();
+  std::string way() const;
   std::size_t num_their_devices() const { return theirs_.num_devices(fabric()); }
 
   // requests.cpp; under lock_. False: the request must wait.

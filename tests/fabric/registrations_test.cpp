@@ -258,7 +258,7 @@ TEST_CASE("the port in use is the usable, near, fast one, or the one asked for",
   REQUIRE(choose_port({slow, far, fast, down}, "c:1", chosen).ok());
   CHECK(chosen.device == "c");
   const Status status = choose_port({slow, far, fast, down}, "d", chosen);
-  CHECK(status.code() == Code::not_found);
+  CHECK(status.code() == Code::unsupported);
   CHECK(status.text().find("the port is down") != std::string::npos);
   CHECK(choose_port({slow}, "a:2", chosen).code() == Code::unsupported);
   CHECK(choose_port({slow}, "a:x", chosen).code() == Code::bad_setting);

@@ -11,8 +11,8 @@
 #include <array>
 #include <optional>
 
+#include "tests/devices/device.hpp"
 #include "tests/fabric/conformance.hpp"
-#include "tests/fabric/failing_device.hpp"
 
 using namespace weft;
 using namespace weft::fabric;
@@ -20,7 +20,14 @@ using namespace weft::fabric::testing;
 
 namespace {
 
+// The device of all endpoints here: the real one, until it is told to fail.
+devices::Device& device() {
+  static const devices::Described made("");
+  return *made.operator->();
+}
+
 Status make(std::unique_ptr<Endpoint>& endpoint) {
+  (void)device();
   Settings settings;
   REQUIRE(settings.set("PEER_TIMEOUT_MS", "4000").ok());
   return fabric::verbs::make_endpoint(settings, endpoint);
@@ -73,10 +80,9 @@ TEST_CASE("a post that the device refuses ends its link, and no other") {
   Waiting first, second, third;
   Endpoint& a = *pair.a.endpoint;
   REQUIRE(a.get(*here, copy.data(), 32768, memory.registration.key, 0, first) == Code::ok);
-  failing_device.taken = 0;
-  failing_device.refused = 1;
+  device().fail("ibv_post_send", ENOMEM);
   CHECK(a.get(*here, copy.data(), 32768, memory.registration.key, 0, second) == Code::peer_lost);
-  failing_device.refused = 0;
+  device().stop_failing("ibv_post_send");
   CHECK(a.message(*here, bytes_of("x"), {}) == Code::peer_lost);
   REQUIRE(pair.poll_until([&] { return pair.a.downs == 1 && pair.b.downs == 1; }));
   CHECK(pair.a.last_down == here);
@@ -91,7 +97,7 @@ TEST_CASE("a completion queue that fails ends all links, and new ones are made")
   Pair pair(kVerbs);
   pair.connect();
   pair.connect();
-  failing_device.queue_fails = true;
+  device().raise(IBV_EVENT_CQ_ERR);
   REQUIRE(pair.poll_until([&] { return pair.a.downs == 2 && pair.b.downs == 2; }));
   Link* here = pair.connect().first;
   REQUIRE(pair.a.endpoint->message(*here, bytes_of("again"), {}) == Code::ok);
@@ -101,22 +107,21 @@ TEST_CASE("a completion queue that fails ends all links, and new ones are made")
 TEST_CASE("a confirmation that is lost does not hold up the peer's messages for ever") {
   if (!has_device()) return;
   Pair pair(kVerbs);
-  failing_device.confirmations_lost = true;
+  device().lose_confirms(true);
   Link* here = nullptr;
   REQUIRE(pair.a.endpoint->open(bytes_of(pair.b.endpoint->address()), {}, here).ok());
   pair.a.links.push_back(here);
   REQUIRE(pair.poll_until([&] { return pair.a.ups == 1; }));
   REQUIRE(pair.a.endpoint->message(*here, bytes_of("I am here"), {}) == Code::ok);
   REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == 1; }));
-  failing_device.confirmations_lost = false;
+  device().lose_confirms(false);
   REQUIRE(pair.b.endpoint->message(*pair.b.links.back(), bytes_of("so am I"), {}) == Code::ok);
   CHECK(pair.poll_until([&] { return pair.a.messages.size() == 1; }));
 }
 
 TEST_CASE("links beyond what the completion queue holds are refused, and the others live") {
   if (!has_device()) return;
-  failing_device.max_entries = 1200;
-  failing_device.first_entries = 600;
+  const devices::Described few("max_cqe 1200\nfirst_cqe 600\n");
   {
     Pair pair(kVerbs);
     std::vector<Link*> links;
@@ -134,8 +139,6 @@ TEST_CASE("links beyond what the completion queue holds are refused, and the oth
       REQUIRE(pair.a.endpoint->message(*link, bytes_of("hello"), {}) == Code::ok);
     CHECK(pair.poll_until([&] { return pair.b.messages.size() == links.size(); }));
   }
-  failing_device.max_entries = 0;
-  failing_device.first_entries = INT_MAX;
 }
 
 TEST_CASE("a request longer than the device takes at once arrives whole") {

@@ -26,7 +26,9 @@ FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_s
                  r'survive_recv-3)$'
 FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|hash|'
                 r'death_send')
-FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-'
+FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
+                         r'^device_(mlx5_ib|irdma|virtual_function)$'
+DEVICES = r'^devices?_|^node_node_'  # described ones
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be
@@ -188,7 +190,7 @@ def run(tally, folder, options, few):
         if fabric not in present:
             tally.add(NAME, fabric, 'skipped', 'not in this build')
     if 'verbs' in present:
-        phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else '^(?!offload_)'),
+        phase.machine(1, [phase.programs(1, FEW_PROGRAMS_ONE_GUEST if few else f'^(?!offload_)(?!{DEVICES})'),
                           phase.mpi('verbs', 1, FEW_ONE_GUEST if few else ONE_GUEST),
                           *([] if few else phase.speed())])
         # What makes links bad, or takes a device away, has machines of its own.
@@ -201,5 +203,6 @@ def run(tally, folder, options, few):
             phase.machine(2, [phase.programs(2, '^multicast$')])
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
+            phase.machine(1, [phase.programs(1, DEVICES, 1500)])
     if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
         phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])

@@ -470,6 +470,8 @@ def mpi_over_ofi(tally, folder, options):
     if '  ofi: ' not in info or 'no provider' in info:
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
+    mpi_elsewhere(tally, folder, options, 'tcp', OFI_CASES,
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_OFI_INTERFACE=lo'])
     mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
                   ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
                    # Which have run over it.

@@ -50,7 +50,7 @@ WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "net,tcp", text, user,
              "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the "
              "first that is there")
 WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text, user,
-             "the network interface of the ofi fabric: its name (with providers for devices "
+             "the network interface of the tcp and ofi fabrics: its name (with providers for devices "
              "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
              "the default route, else one that is not of containers")
 WEFT_SETTING(device, "DEVICE", "", text, user,
@@ -78,7 +78,7 @@ WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes, expert,
              "the longest message that travels inside the ring; a longer one is a rendezvous "
              "(RTS, CTS, FIN) and is copied straight into the receiver's buffer")
 WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes, expert,
-             "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over ofi")
+             "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over tcp and ofi")
 WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes, expert,
              "longer eager messages are cut into pieces of at least this size, so that both sides "
              "copy at once")

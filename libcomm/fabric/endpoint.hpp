@@ -3,8 +3,8 @@
 // small as RDMA itself. Only implementations of this class use a device. Clients: lanes and node.
 //
 // Links. A link is a reliable, ordered connection to one endpoint of a peer. It may break: then it
-// is closed, and the client opens another; a fabric repairs nothing. No fabric listens on a socket
-// of its own: address() is what a peer's open() takes, and it travels with the peer's bootstrap.
+// is closed, and the client opens another; a fabric repairs nothing. address() is what a peer's
+// open() takes, and it travels with the peer's bootstrap.
 //
 // Order. On one link messages arrive in the order of posting, once. A message arrives after the
 // bytes of all puts that were posted before it. Gets and atomics have no order. While a link is up

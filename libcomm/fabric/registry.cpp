@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "fabric/inspection.hpp"
 #include "fabric/shm/endpoint.hpp"
+#include "fabric/tcp/endpoint.hpp"
 #ifdef WEFT_HAVE_VERBS
 #include "fabric/verbs/device.hpp"
 #include "fabric/verbs/endpoint.hpp"
@@ -56,6 +57,7 @@ constinit Row table[] = {
     {"shm", make<shm::make_endpoint>, nullptr, Row::host},
     {"verbs", kMakeVerbs, describe_verbs, Row::network, 0, true},
     // Each of two that connect to each other at once has its socket.
+    {"tcp", tcp::make_endpoint, tcp::describe, Row::network, 2},
     {"ofi", kMakeOfi, describe_ofi, Row::network, 2},
     {"loopback", nullptr, nullptr, Row::process},
 };
@@ -124,7 +126,7 @@ Status check_setting(const Settings& settings) {
     const Row* const row = find_row(name);
     if (row == nullptr || (row->reach == Row::process && row->make == nullptr))
       return {Code::bad_setting, fmt::format("WEFT_FABRIC={}: '{}' is no fabric; there are shm, "
-                                             "verbs and ofi, separated by commas",
+                                             "verbs, tcp and ofi, separated by commas",
                                              settings.text(Setting::fabric), name)};
     if (comma == std::string_view::npos) return {};
     rest.remove_prefix(comma + 1);

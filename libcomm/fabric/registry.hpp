@@ -28,7 +28,7 @@ struct Row {
   bool by_device = false;  // WEFT_DEVICE may name several, each with an endpoint of its own
 };
 // The last row is "loopback": only tests have one, and set it (tests/support/loopback).
-inline constexpr std::size_t kNumFabrics = 4;
+inline constexpr std::size_t kNumFabrics = 5;
 std::span<const Row, kNumFabrics> rows();
 const Row* find_row(std::string_view name);  // null: no such row
 // For tests: how "loopback" is made from here on. Before the first endpoint; not thread-safe.

@@ -112,7 +112,7 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by the receiver's numbers, which are not
 // used again on the same link.
-inline constexpr std::uint32_t kLanesVersion = 6;
+inline constexpr std::uint32_t kLanesVersion = 7;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of the receiver, from the job's board or its endpoint address
   std::uint64_t job;     // of the sender

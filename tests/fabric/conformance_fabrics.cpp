@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "fabric/shm/endpoint.hpp"
+#include "fabric/tcp/endpoint.hpp"
 #include "tests/support/loopback/loopback.hpp"
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
@@ -24,6 +25,14 @@ std::unique_ptr<Endpoint> loopback_that_only_sends() {
     return made;
   }();
   return loopback::make_endpoint(network);
+}
+
+std::unique_ptr<Endpoint> tcp_over_loopback() {
+  Settings settings;
+  std::unique_ptr<Endpoint> endpoint;
+  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
+  REQUIRE(tcp::make_endpoint(settings, endpoint).ok());
+  return endpoint;
 }
 
 #ifdef WEFT_HAVE_OFI
@@ -65,6 +74,7 @@ std::vector<FabricRow> make_rows() {
       {"loopback", [] { return loopback::make_endpoint(); }},
       {"loopback, messages only", loopback_that_only_sends},
       {"shm", shm::make_endpoint},
+      {"tcp", tcp_over_loopback},
 #ifdef WEFT_HAVE_OFI
       {"ofi", ofi_over_tcp},
 #endif

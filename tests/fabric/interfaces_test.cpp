@@ -1,5 +1,5 @@
 // Which interface the ofi fabric takes of those that there are.
-#include "fabric/ofi/interfaces.hpp"
+#include "fabric/interfaces.hpp"
 
 #include <netinet/in.h>
 
@@ -8,12 +8,12 @@
 namespace {
 
 using namespace weft;
-using ofi::Interface;
+using fabric::Interface;
 
 // The address of the one that is taken.
 std::string taken(const std::vector<Interface>& interfaces, const std::string& wanted = "") {
   std::size_t chosen = 0;
-  if (Status status = ofi::choose_interface(interfaces, wanted, chosen); !status)
+  if (Status status = fabric::choose_interface(interfaces, wanted, chosen); !status)
     return status.text();
   return interfaces[chosen].address;
 }
@@ -68,8 +68,8 @@ TEST_CASE("addresses are told as text, others as none", "[interfaces]") {
   v4.sin_family = AF_INET;
   v4.sin_addr.s_addr = htonl(0x0a010002);
   const std::string_view bytes(reinterpret_cast<const char*>(&v4), sizeof v4);
-  CHECK(ofi::address_text(bytes) == "10.1.0.2");
-  CHECK(ofi::address_text(bytes.substr(0, 4)) == "");
-  CHECK(ofi::address_text("") == "");
-  CHECK(ofi::address_text(std::string(64, '\xff')) == "");
+  CHECK(fabric::address_text(bytes) == "10.1.0.2");
+  CHECK(fabric::address_text(bytes.substr(0, 4)) == "");
+  CHECK(fabric::address_text("") == "");
+  CHECK(fabric::address_text(std::string(64, '\xff')) == "");
 }

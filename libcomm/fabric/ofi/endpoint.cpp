@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/shortage.hpp"
+#include "fabric/listeners.hpp"
 #include "fabric/ofi/library.hpp"
-#include "fabric/ofi/listeners.hpp"
 
 namespace weft::ofi {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 constexpr long kLookNs = 500'000;
 
 void close_ep(fid_ep* ep) {
-  forget_listener(ep);
+  fabric::forget_listener(ep);
   fi_close(&ep->fid);
 }
 
@@ -65,11 +65,13 @@ int find_provider(const std::string& providers, fi_info*& list) {
   return error;
 }
 
-Interface interface_of(const fi_info& info, const std::string& route, const std::string& route_v6) {
-  Interface interface;
+fabric::Interface interface_of(const fi_info& info, const std::string& route,
+                               const std::string& route_v6) {
+  fabric::Interface interface;
   if (info.domain_attr->name != nullptr) interface.name = info.domain_attr->name;
   if (info.addr_format != FI_SOCKADDR_IN && info.addr_format != FI_SOCKADDR_IN6) return interface;
-  interface.address = address_text({static_cast<const char*>(info.src_addr), info.src_addrlen});
+  interface.address =
+      fabric::address_text({static_cast<const char*>(info.src_addr), info.src_addrlen});
   interface.has_default_route =
       interface.name == (info.addr_format == FI_SOCKADDR_IN ? route : route_v6);
   return interface;
@@ -94,23 +96,24 @@ Status Offers::find(const Settings& settings) {
                                            "needs: {} (fi_info -l lists what there is; "
                                            "WEFT_OFI_PROVIDER chooses)",
                                            provider, error_text(error))};
-  const std::string route = default_route(false), route_v6 = default_route(true);
+  const std::string route = fabric::default_route(false), route_v6 = fabric::default_route(true);
   std::vector<const fi_info*> infos;
   for (const fi_info* info = list_; info != nullptr; info = info->next) {
     // Entries behind those of the best provider are others that build the same from parts.
     if (std::string_view(info->fabric_attr->prov_name) != list_->fabric_attr->prov_name) continue;
-    Interface interface = interface_of(*info, route, route_v6);
-    const auto same = [&](const Interface& other) {
+    fabric::Interface interface = interface_of(*info, route, route_v6);
+    const auto same = [&](const fabric::Interface& other) {
       return other.name == interface.name && other.address == interface.address;
     };
-    if (is_link_local(interface.address) ||
+    if (fabric::is_link_local(interface.address) ||
         std::any_of(interfaces_.begin(), interfaces_.end(), same))
       continue;
     infos.push_back(info);
     interfaces_.push_back(std::move(interface));
   }
   std::size_t chosen = 0;
-  if (Status status = choose_interface(interfaces_, settings.text(Setting::ofi_interface), chosen);
+  if (Status status =
+          fabric::choose_interface(interfaces_, settings.text(Setting::ofi_interface), chosen);
       !status)
     return status;
   info_ = infos[chosen];
@@ -125,10 +128,10 @@ std::string describe(const Settings& settings) {
     return fmt::format("  ofi: not here: {}\n", status.text());
   const auto& all = offers.interfaces();
   std::string text = fmt::format("  ofi: {} on {}", offers.info().fabric_attr->prov_name,
-                                 list_text({all.front()}));
+                                 fabric::list_text({all.front()}));
   if (all.size() > 1)
     text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
-                        list_text({all.begin() + 1, all.end()}));
+                        fabric::list_text({all.begin() + 1, all.end()}));
   return text + "\n";
 }
 
@@ -203,7 +206,7 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   address.resize(length);
   error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
-  keep_listener(ep, address);
+  fabric::keep_listener(ep, address);
   return {};
 }
 

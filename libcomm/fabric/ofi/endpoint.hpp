@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/settings.hpp"
-#include "fabric/ofi/interfaces.hpp"
+#include "fabric/interfaces.hpp"
 #include "weft/status.hpp"
 
 namespace weft::ofi {
@@ -31,12 +31,12 @@ class Offers {
   Status find(const Settings& settings);
   const fi_info& info() const noexcept { return *info_; }  // the chosen one
   // The chosen one first.
-  const std::vector<Interface>& interfaces() const noexcept { return interfaces_; }
+  const std::vector<fabric::Interface>& interfaces() const noexcept { return interfaces_; }
 
  private:
   fi_info* list_ = nullptr;
   const fi_info* info_ = nullptr;
-  std::vector<Interface> interfaces_;
+  std::vector<fabric::Interface> interfaces_;
 };
 
 // For weft-info: the offers of libfabric on this machine, and the one that these settings choose.
@@ -58,7 +58,7 @@ class Endpoint {
   fid_av* av() const noexcept { return av_; }
   fid_domain* domain() const noexcept { return domain_; }
   const fi_info& info() const noexcept { return *info_; }
-  const Interface& interface() const noexcept { return interface_; }
+  const fabric::Interface& interface() const noexcept { return interface_; }
   // Bytes, as the provider's.
   const std::string& address() const noexcept { return address_; }
   int wait_fd() const noexcept { return wait_fd_; }
@@ -78,7 +78,7 @@ class Endpoint {
   Status open_ep(fid_ep*& ep, std::string& address);
 
   fi_info* info_ = nullptr;
-  Interface interface_;
+  fabric::Interface interface_;
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   fid_av* av_ = nullptr;

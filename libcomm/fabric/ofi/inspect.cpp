@@ -4,8 +4,8 @@
 
 #include <fstream>
 
+#include "fabric/interfaces.hpp"
 #include "fabric/ofi/endpoint.hpp"
-#include "fabric/ofi/interfaces.hpp"
 
 namespace weft::ofi {
 namespace {
@@ -28,7 +28,7 @@ void inspect(const Settings& settings, fabric::Inspection& inspection) {
                                    "name what is there: fi_info -l"});
     return;
   }
-  const Interface& chosen = offers.interfaces().front();
+  const fabric::Interface& chosen = offers.interfaces().front();
   const std::string provider = offers.info().fabric_attr->prov_name;
   fabric::Place place{chosen.name, chosen.name, chosen.address, 0, 0};
   std::string speed = "speed unknown";

@@ -142,11 +142,11 @@ class OfiEndpoint final : public Endpoint {
   }
   std::string way_to(Bytes address) const override {
     const std::string to =
-        lib::address_text({reinterpret_cast<const char*>(address.data()), address.size()});
+        address_text({reinterpret_cast<const char*>(address.data()), address.size()});
     std::string text = ep_->info().fabric_attr->prov_name;
     if (!to.empty())
       text += fmt::format(" from {} to {} (WEFT_OFI_INTERFACE chooses others)",
-                          lib::list_text({ep_->interface()}), to);
+                          list_text({ep_->interface()}), to);
     return text;
   }
 

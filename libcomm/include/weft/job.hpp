@@ -41,7 +41,7 @@ struct RemoteMemory {
   std::uint64_t address = 0;  // in the owner
   std::uint64_t bytes = 0;
   std::uint64_t start = 0;  // of all the memory that was allocated or shared, in the owner
-  std::byte key[36] = {};   // opaque: the owner's name for it, on its host and over each fabric
+  std::byte key[44] = {};   // opaque: the owner's name for it, on its host and over each fabric
   std::int32_t owner = -1;
 
   // Of the key: no other memory that its owner has now has the same. 0: no memory.
@@ -64,7 +64,7 @@ struct RemoteMemory {
     return index < bytes / 8 ? part(index * 8, 8) : part(1, bytes);
   }
 };
-static_assert(sizeof(RemoteMemory) == 64 && std::is_trivially_copyable_v<RemoteMemory>);
+static_assert(sizeof(RemoteMemory) == 72 && std::is_trivially_copyable_v<RemoteMemory>);
 
 // An asynchronous transfer of one thread.
 struct Token {

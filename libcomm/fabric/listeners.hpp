@@ -7,11 +7,13 @@
 // Threads: any thread may call any function.
 #include <string_view>
 
-namespace weft::ofi {
+namespace weft::fabric {
 
 // Call it before anybody knows the address. owner: whoever asks to forget it.
+void keep_listener(const void* owner, int fd) noexcept;
+// The same for the socket that listens at this address, where a library does not tell its number.
 void keep_listener(const void* owner, std::string_view address) noexcept;
 // Call it before the socket is closed.
 void forget_listener(const void* owner) noexcept;
 
-}  // namespace weft::ofi
+}  // namespace weft::fabric

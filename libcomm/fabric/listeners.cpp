@@ -1,4 +1,4 @@
-#include "fabric/ofi/listeners.hpp"
+#include "fabric/listeners.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace weft::ofi {
+namespace weft::fabric {
 namespace {
 
 struct Listener {
@@ -51,9 +51,8 @@ int find_listener(std::string_view address) noexcept {
 
 }  // namespace
 
-void keep_listener(const void* owner, std::string_view address) noexcept {
+void keep_listener(const void* owner, int fd) noexcept {
   static const bool is_ready = pthread_atfork(nullptr, nullptr, leave_to_parent) == 0;
-  const int fd = find_listener(address);
   if (fd < 0) return;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   for (Listener& one : listeners) {
@@ -64,6 +63,10 @@ void keep_listener(const void* owner, std::string_view address) noexcept {
   }
 }
 
+void keep_listener(const void* owner, std::string_view address) noexcept {
+  keep_listener(owner, find_listener(address));
+}
+
 void forget_listener(const void* owner) noexcept {
   for (Listener& one : listeners) {
     if (one.owner.load() != owner) continue;
@@ -72,4 +75,4 @@ void forget_listener(const void* owner) noexcept {
   }
 }
 
-}  // namespace weft::ofi
+}  // namespace weft::fabric

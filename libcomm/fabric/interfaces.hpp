@@ -1,6 +1,6 @@
 #pragma once
-// The choice of the network interface for the ofi fabric: peers on other hosts must reach its
-// address, which those of bridges to containers and virtual machines seldom are. Any thread.
+// The choice of the network interface of fabrics over a network: peers on other hosts must reach
+// its address, which those of bridges to containers and virtual machines seldom are. Any thread.
 //
 // Tests: tests/fabric/interfaces_test.cpp.
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "weft/status.hpp"
 
-namespace weft::ofi {
+namespace weft::fabric {
 
 struct Interface {
   std::string name;     // libfabric's domain, over TCP the network interface
@@ -37,4 +37,4 @@ bool is_link_local(std::string_view address) noexcept;
 // The interface of the default route with the least metric, empty: none.
 std::string default_route(bool for_v6);
 
-}  // namespace weft::ofi
+}  // namespace weft::fabric

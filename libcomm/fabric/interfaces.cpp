@@ -1,4 +1,4 @@
-#include "fabric/ofi/interfaces.hpp"
+#include "fabric/interfaces.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 #include <sstream>
 #include <tuple>
 
-namespace weft::ofi {
+namespace weft::fabric {
 namespace {
 
 // Name prefixes of the bridges and links that container engines, libvirt and Kubernetes make.
@@ -133,4 +133,4 @@ std::string default_route(bool for_v6) {
   return best;
 }
 
-}  // namespace weft::ofi
+}  // namespace weft::fabric

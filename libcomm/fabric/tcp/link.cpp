@@ -1,0 +1,181 @@
+#include "fabric/tcp/link.hpp"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/shortage.hpp"
+
+namespace weft::fabric::tcp {
+namespace {
+
+// Up to here a frame is copied to be sent by send(), which costs less than sendmsg().
+constexpr std::size_t kFlat = 1024;
+constexpr std::size_t kMostParts = 16;
+constexpr std::size_t kAtOnce = 1 << 20;  // bytes of a call; other links wait meanwhile
+constexpr int kMostCalls = 4;             // of a flush
+constexpr std::byte kPadding[kAlign] = {};
+
+iovec part_of(Bytes bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+std::byte* put_down(std::byte* to, Bytes bytes) {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
+}
+
+Bytes padding_behind(const Outgoing& out) {
+  return {kPadding, padding_of(out.head.size() + out.body.size() + out.kept.size())};
+}
+
+// The bytes that the socket took.
+Code result_of(ssize_t count, std::size_t& sent) {
+  sent = count < 0 ? 0 : static_cast<std::size_t>(count);
+  if (count >= 0 || errno == EAGAIN || errno == EINTR) return Code::ok;
+  return errno == ECONNREFUSED ? Code::not_found : Code::peer_lost;
+}
+
+Code send_parts(int fd, iovec* parts, std::size_t count, std::size_t& sent) {
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  return result_of(::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL), sent);
+}
+
+}  // namespace
+
+Code SendQueue::send(int fd, const Outgoing& out) {
+  if (!segments_.empty()) return add(out, 0);
+  const Bytes behind = padding_behind(out);
+  const std::size_t total =
+      out.frame.size() + out.head.size() + out.body.size() + out.kept.size() + behind.size();
+  std::size_t sent = 0;
+  Code code;
+  if (total <= kFlat) {
+    std::byte flat[kFlat];
+    std::byte* end = flat;
+    for (const Bytes bytes : {out.frame, out.head, out.body, out.kept, behind})
+      end = put_down(end, bytes);
+    code = result_of(::send(fd, flat, total, MSG_DONTWAIT | MSG_NOSIGNAL), sent);
+  } else {
+    iovec parts[] = {part_of(out.frame), part_of(out.head), part_of(out.body),
+                     part_of(out.kept.first(std::min(out.kept.size(), kAtOnce))), part_of(behind)};
+    const std::size_t count = out.kept.size() > kAtOnce ? 4 : 5;
+    code = send_parts(fd, parts, count, sent);
+  }
+  if (code != Code::ok) return code;
+  if (sent < total) return add(out, sent);
+  if (out.request != nullptr) {
+    ++num_in_place_;
+    finished_[num_finished_++] = out.request;
+  }
+  return Code::ok;
+}
+
+void SendQueue::copy(Bytes bytes) {
+  if (bytes.empty()) return;
+  if (begin_ == copied_.size()) {
+    copied_.clear();
+    begin_ = 0;
+  } else if (begin_ > copied_.size() / 2) {
+    copied_.erase(copied_.begin(), copied_.begin() + static_cast<std::ptrdiff_t>(begin_));
+    begin_ = 0;
+  }
+  copied_.insert(copied_.end(), bytes.begin(), bytes.end());
+  if (!segments_.empty() && segments_.back().from == nullptr)
+    segments_.back().bytes += bytes.size();
+  else
+    segments_.push_back({nullptr, bytes.size(), nullptr, 0});
+}
+
+// What the socket has not taken of it.
+Code SendQueue::add(const Outgoing& out, std::size_t sent) {
+  return or_no_memory([&] {
+    const auto rest_of = [&](Bytes bytes) {
+      const std::size_t skipped = std::min(sent, bytes.size());
+      sent -= skipped;
+      return bytes.subspan(skipped);
+    };
+    for (const Bytes bytes : {out.frame, out.head, out.body}) copy(rest_of(bytes));
+    if (const Bytes kept = rest_of(out.kept); !kept.empty() || out.request != nullptr) {
+      segments_.push_back({kept.data(), kept.size(), out.request, out.secret});
+      if (out.request != nullptr) ++num_in_place_;
+    }
+    copy(rest_of(padding_behind(out)));
+  });
+}
+
+void SendQueue::remove_sent(std::size_t bytes) {
+  while (!segments_.empty() && segments_.front().bytes <= bytes) {
+    const Segment& first = segments_.front();
+    bytes -= first.bytes;
+    if (first.from == nullptr) begin_ += first.bytes;
+    if (first.request != nullptr) finished_[num_finished_++] = first.request;
+    segments_.pop_front();
+  }
+  if (bytes == 0) return;
+  Segment& first = segments_.front();
+  first.bytes -= bytes;
+  if (first.from == nullptr)
+    begin_ += bytes;
+  else
+    first.from += bytes;
+}
+
+Code SendQueue::flush(int fd, const Regions& regions) {
+  for (int call = 0; call < kMostCalls && !segments_.empty(); ++call) {
+    iovec parts[kMostParts];
+    std::size_t count = 0, bytes = 0;
+    const std::byte* copied = copied_.data() + begin_;
+    std::shared_lock lock(regions.mutex, std::defer_lock);
+    for (const Segment& segment : segments_) {
+      if (count == kMostParts || bytes >= kAtOnce) break;
+      if (segment.secret != 0) {
+        if (!lock) lock.lock();
+        // The bytes were promised: nothing else can follow.
+        if (!regions.has(segment.secret)) return Code::not_permitted;
+      }
+      const std::size_t some = std::min(segment.bytes, kAtOnce - bytes);
+      parts[count++] = part_of({segment.from == nullptr ? copied : segment.from, some});
+      if (segment.from == nullptr) copied += segment.bytes;
+      bytes += some;
+    }
+    std::size_t sent = 0;
+    if (const Code code = send_parts(fd, parts, count, sent); code != Code::ok) return code;
+    remove_sent(sent);
+    if (sent < bytes) return Code::ok;
+  }
+  return Code::ok;
+}
+
+WorkRequest* SendQueue::take_finished() noexcept {
+  if (num_finished_ == 0) return nullptr;
+  --num_in_place_;
+  WorkRequest* request = finished_[0];
+  std::copy(finished_.begin() + 1, finished_.begin() + num_finished_--, finished_.begin());
+  return request;
+}
+
+WorkRequest* SendQueue::take_any() noexcept {
+  for (Segment& segment : segments_)
+    if (segment.request != nullptr) return std::exchange(segment.request, nullptr);
+  return nullptr;
+}
+
+Asked* TcpLink::find_asked(std::uint64_t id) noexcept {
+  const std::size_t slot = id & 0xffff'ffff;
+  if (slot >= asked.size() || asked[slot].request == nullptr || asked[slot].uses != id >> 32)
+    return nullptr;
+  return &asked[slot];
+}
+
+WorkRequest* TcpLink::take_asked() noexcept {
+  for (Asked& one : asked)
+    if (one.request != nullptr) return std::exchange(one.request, nullptr);
+  return nullptr;
+}
+
+}  // namespace weft::fabric::tcp

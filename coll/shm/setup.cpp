@@ -13,7 +13,6 @@
 
 #include "base/log.hpp"
 #include "base/os/shared_memory.hpp"
-#include "base/shortage.hpp"
 #include "coll/plan/loss_deadline.hpp"
 #include "coll/plan/plan_run.hpp"
 #include "coll/shm/segment.hpp"
@@ -162,12 +161,8 @@ ShmTeam* Team::make_shm() {
   const bool direct = job.settings().flag(Setting::direct_copy) && status &&
                       (rank_ == 0 || (read_process(offer.pid, &probe, offer.probe, sizeof probe) &&
                                       probe == kProbe));
-  bool usable = static_cast<bool>(memory);
-  for (const int member : members_)
-    if (usable && member != engine_.rank())
-      usable = or_no_memory([&] { return engine_.open_doorbell(member); }).ok();
   // All members use the segment, or none.
-  std::int32_t have[2] = {usable, direct};
+  std::int32_t have[2] = {static_cast<bool>(memory), direct};
   const Reduction least{smaller, nullptr, sizeof have[0], true};
   if (status)
     status = run_steps(*this, Collective::allreduce, {nullptr, have}, &least,

@@ -157,8 +157,7 @@ class Lanes {
   transport::RemoteLanes* const remote_;
 };
 
-// The operations that only memory mapped by two processes allows. Threads: open_doorbell: as
-// connect; the others: as get.
+// The operations that only memory mapped by two processes allows. Threads: as get.
 class HostLanes : public Lanes {
  public:
   // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
@@ -178,10 +177,8 @@ class HostLanes : public Lanes {
 
   // A doorbell of this process (lanes/doorbell.hpp), on which it also waits for remote peers.
   virtual std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept = 0;
-  // The peer's doorbell 0 once connected in either direction, else null.
+  // The peer's doorbell 0, if it is on this host, else null.
   virtual std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept = 0;
-  // Makes peer_sleeping(peer) not null, also before any lane is connected.
-  virtual Status open_doorbell(int peer) = 0;
 
  protected:
   using Lanes::Lanes;

@@ -350,11 +350,6 @@ bool Engine::has_requests() noexcept {
   return any;
 }
 
-Status Engine::open_doorbell(int peer) {
-  const Guard guard(*impl_);
-  return impl_->local->open_doorbell(peer);
-}
-
 void Engine::ring(int peer) noexcept {
   if (peer == rank()) return ring_doorbell(impl_->local->sleeping(0));
   if (auto* sleeping = impl_->local->peer_sleeping(peer)) ring_doorbell(*sleeping);

@@ -269,10 +269,6 @@ class Engine {
   bool has_callers() const noexcept;
   bool has_requests() noexcept;
 
-  // Makes ring(peer) reach a process of this host before the first message to it. Call once before
-  // ring(), off the datapath.
-  Status open_doorbell(int peer);
-
   // Wakes `peer` (a process of this host, or this one) if it sleeps in wait_until. Costs one load
   // when it does not. Call after the stores it waits for.
   void ring(int peer) noexcept;

@@ -6,10 +6,13 @@
 // touched.
 //
 // Layout, all offsets computed by ArenaLayout from two numbers that the job's processes share:
-//   header | doorbells | lane controls, one a local peer | records of shared copies |
+//   header | doorbells of all local processes | their marks that they left | lane controls, one a
+//   local peer | records of shared copies |
 //   requests for atomic operations, one a local peer | directory of lanes | table of shared memory
 //   | rings, one a local peer | memory for the rings of lanes
-// The engine's lanes have a control and a ring each; all other lanes are made by their writer,
+// Doorbells and marks are used in the arena of the host's first process alone, which all map when
+// they start: so each reaches all others without mapping one arena for each. The engine's lanes
+// have a control and a ring each; all other lanes are made by their writer,
 // which takes an entry of the directory and as much of the memory behind, that both sides then map.
 //
 // Tests: tests/lanes/host_lanes_test.cpp, tests/fuzz/lanes_accept.cpp.
@@ -31,7 +34,7 @@ namespace weft::shm {
 
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::uint64_t kArenaMagic = 0x3530'6e65'7261'5457u;  // version 5
+inline constexpr std::uint64_t kArenaMagic = 0x3630'6e65'7261'5457u;  // version 6
 
 // First page of the arena.
 struct ArenaHeader {
@@ -117,8 +120,6 @@ struct LaneControl {
   alignas(kLineBytes) std::atomic<std::uint64_t> consumed;
   // Written by the peer, which sends to the owner: 1 once its lane is in use.
   alignas(kLineBytes) std::atomic<std::uint32_t> connected;
-  // Written by the peer: 1 once it left in good order.
-  std::atomic<std::uint32_t> peer_left;
   // The number of copies from or to memory that the owner shares that the peer's threads are in, by
   // the parity of `era` when they began. The owner changes the era and waits for those before.
   alignas(kLineBytes) std::atomic<std::uint32_t> era;
@@ -134,8 +135,11 @@ struct ArenaLayout {
     return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   std::size_t doorbells() const noexcept { return sizeof(ArenaHeader); }
+  std::size_t marks() const noexcept {
+    return doorbells() + std::size_t{num_local} * kNumDoorbells * sizeof(Doorbell);
+  }
   std::size_t controls() const noexcept {
-    return round_to_pages(doorbells() + kNumDoorbells * sizeof(Doorbell));
+    return round_to_pages(marks() + num_local * sizeof(std::atomic<std::uint32_t>));
   }
   std::size_t copies() const noexcept { return controls() + num_local * sizeof(LaneControl); }
   std::size_t requests() const noexcept { return copies() + kNumSharedCopies * sizeof(SharedCopy); }
@@ -168,8 +172,15 @@ class Arena {
 
   int fd() const noexcept { return file_.get(); }
   ArenaHeader& header() noexcept { return *reinterpret_cast<ArenaHeader*>(at(0)); }
-  Doorbell& doorbell(int number) noexcept {
-    return reinterpret_cast<Doorbell*>(at(layout_.doorbells()))[number];
+  // Of the host's first process. Those of one number lie together: most processes have the first
+  // alone.
+  Doorbell& doorbell(std::size_t local, int number) noexcept {
+    return reinterpret_cast<Doorbell*>(
+        at(layout_.doorbells()))[static_cast<std::size_t>(number) * layout_.num_local + local];
+  }
+  // 1 once the process has left in good order.
+  std::atomic<std::uint32_t>& left(std::size_t local) noexcept {
+    return reinterpret_cast<std::atomic<std::uint32_t>*>(at(layout_.marks()))[local];
   }
   LaneControl& control(std::size_t local) noexcept {
     return reinterpret_cast<LaneControl*>(at(layout_.controls()))[local];

@@ -74,7 +74,11 @@ class ArenaLanes final : public HostLanes {
       if (locals_[i].pid != getpid())
         locals_[i].pidfd = static_cast<int>(syscall(SYS_pidfd_open, locals_[i].pid, 0));
     }
-    return {};
+    // All map the first one's before it may leave. With other hosts Fabrics::start() waits for all.
+    if (Status status = map(locals_.front()); !status) return status;
+    host_ = locals_.front().mapped;
+    if (static_cast<int>(ranks.size()) < job_.size()) return {};
+    return job_.board().fence(job_.settings().ms(Setting::start_timeout_ms));
   }
 
   Status connect(int peer, int channel, SendMemory& memory) override {
@@ -84,7 +88,7 @@ class ArenaLanes final : public HostLanes {
     Arena& theirs = *local.arena.load();
     if (channel == 0) {
       auto& mine = own_->control(index_of(local));
-      memory = {theirs.ring(me_), &mine.consumed, &theirs.doorbell(0).sleeping, layout_.ring_bytes};
+      memory = {theirs.ring(me_), &mine.consumed, &bell(local, 0), layout_.ring_bytes};
       // release: the ring is ready; pairs with the acquire in accept().
       theirs.control(me_).connected.store(1, std::memory_order_release);
     } else {
@@ -98,7 +102,7 @@ class ArenaLanes final : public HostLanes {
       lanes_.push_back(
           {&theirs, memory.ring, memory.ring_bytes, channel_of(channel).client, nullptr});
       memory.consumed = &entry->consumed;
-      memory.sleeping = &theirs.doorbell(reader_doorbell(channel)).sleeping;
+      memory.sleeping = &bell(local, reader_doorbell(channel));
       entry->writer = static_cast<std::uint32_t>(me_);
       entry->channel = static_cast<std::uint32_t>(channel);
       // release: pairs with the acquire in accept().
@@ -261,17 +265,10 @@ class ArenaLanes final : public HostLanes {
   }
 
   std::atomic<std::uint32_t>& sleeping(int doorbell) noexcept override {
-    return own_->doorbell(doorbell).sleeping;
-  }
-  Status open_doorbell(int peer) override {
-    const std::lock_guard lock(setup_);
-    if (!reaches(peer)) return Code::unsupported;
-    return map(local_at(peer));
+    return host_->doorbell(me_, doorbell).sleeping;
   }
   std::atomic<std::uint32_t>* peer_sleeping(int peer) noexcept override {
-    if (!reaches(peer)) return nullptr;
-    Arena* arena = local_at(peer).arena;
-    return arena != nullptr ? &arena->doorbell(0).sleeping : nullptr;
+    return reaches(peer) ? &bell(local_at(peer), 0) : nullptr;
   }
 
   PeerState state(int peer) noexcept override {
@@ -285,18 +282,11 @@ class ArenaLanes final : public HostLanes {
       return PeerState::alive;
     }
     // acquire: the peer's writes before it left are visible; pairs with the release in leave().
-    return own_->control(index_of(local)).peer_left.load(std::memory_order_acquire) != 0
-               ? PeerState::left
-               : PeerState::dead;
+    return host_->left(index_of(local)).load(std::memory_order_acquire) != 0 ? PeerState::left
+                                                                             : PeerState::dead;
   }
 
-  void leave() noexcept override {
-    const std::lock_guard lock(setup_);
-    for (Local& local : locals_) {
-      if (Status status = map(local); !status) continue;  // it is gone already
-      local.arena.load()->control(me_).peer_left.store(1, std::memory_order_release);
-    }
-  }
+  void leave() noexcept override { host_->left(me_).store(1, std::memory_order_release); }
 
  private:
   struct Local {
@@ -335,8 +325,7 @@ class ArenaLanes final : public HostLanes {
       local.accepted = status.code() != Code::no_memory;
       if (!status) return status;
       auto& theirs = local.arena.load()->control(me_);
-      memory = {own_->ring(i), &theirs.consumed, &local.arena.load()->doorbell(0).sleeping,
-                layout_.ring_bytes};
+      memory = {own_->ring(i), &theirs.consumed, &bell(local, 0), layout_.ring_bytes};
       return {};
     }
     return {};
@@ -372,8 +361,8 @@ class ArenaLanes final : public HostLanes {
       Local& local = locals_[writer];
       peer = local.rank;
       channel = static_cast<int>(number);
-      Status status = map(local);
-      if (status) status = own_->map_lane(entry, memory.ring_bytes, memory.ring);
+      // What the writer sent is received even if it has ended since.
+      Status status = own_->map_lane(entry, memory.ring_bytes, memory.ring);
       if (status.code() == Code::no_memory) {
         accepted_[i] = false;
         entry.state.store(shm::LaneEntry::kConnected, std::memory_order_relaxed);
@@ -381,7 +370,7 @@ class ArenaLanes final : public HostLanes {
       if (!status) return status;
       lanes_.push_back({own_.get(), memory.ring, memory.ring_bytes, client, &entry});
       memory.consumed = &entry.consumed;
-      memory.sleeping = &local.arena.load()->doorbell(writer_doorbell(channel)).sleeping;
+      memory.sleeping = &bell(local, writer_doorbell(channel));
       return {};
     }
     return {};
@@ -389,6 +378,9 @@ class ArenaLanes final : public HostLanes {
 
   Local& local_at(int peer) noexcept {
     return locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(peer)])];
+  }
+  std::atomic<std::uint32_t>& bell(const Local& local, int number) noexcept {
+    return host_->doorbell(index_of(local), number).sleeping;
   }
   std::size_t index_of(const Local& local) const noexcept {
     return static_cast<std::size_t>(&local - locals_.data());
@@ -626,8 +618,8 @@ class ArenaLanes final : public HostLanes {
 
   Members& job_;
   ArenaLayout layout_{};
-  std::shared_ptr<Arena> own_;
-  std::vector<int> local_of_;  // by world rank; -1: another host
+  std::shared_ptr<Arena> own_, host_;  // host_: of the host's first process
+  std::vector<int> local_of_;          // by world rank; -1: another host
   std::vector<Local> locals_;
   std::mutex setup_;   // guards connecting and the list of connected lanes
   std::mutex ending_;  // one thread at a time waits for the copies before an era; no other lock is

@@ -141,11 +141,6 @@ void wake_waiters(Window& window, int member, std::uint64_t turn) {
   if (control == nullptr) return;
   auto& next = const_cast<std::uint64_t&>(control->next_ticket);
   if (std::atomic_ref(next).load(std::memory_order_acquire) == turn) return;
-  if (!window.doorbells_open.load(std::memory_order_acquire)) {
-    for (const int other : window.host_members)
-      static_cast<void>(engine->open_doorbell(window.world(other)));  // a lost member needs none
-    window.doorbells_open.store(true, std::memory_order_release);
-  }
   for (const int other : window.host_members)
     if (other != window.rank()) engine->ring(window.world(other));
   if (multi_threaded()) engine->ring(engine->rank());

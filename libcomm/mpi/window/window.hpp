@@ -157,7 +157,6 @@ struct Window {
   std::size_t num_completions = 0;
   std::vector<std::shared_ptr<RmaTransfer>> transfers;  // under way
   std::atomic<unsigned> num_checks{0};                  // of check_member
-  std::atomic<bool> doorbells_open{false};              // of the host's members
 };
 
 using WindowTable = HandleTable<MPI_Win, Window, Kind::win>;

@@ -35,7 +35,8 @@ LEFT_TO_ADDRESS = '-fno-sanitize=null,vptr'
 # is a third smaller, and compiled in an eighth less time.
 ENDS = '-fno-sanitize-recover=undefined'
 # The minutes in which phases are worth beginning on a slow machine, and those after which nothing
-# begins and what runs is ended: what is left out is named. ./check has 90, installing included.
+# begins and builds and unit tests that run are ended (what begins in a machine or is a multi-process
+# test ends by its own limits): what is left out is named. ./check has 90, installing included.
 LEAST_MINUTES = {'softroce': 10, 'address': 20, 'thread': 10, 'fuzz': 7}
 MOST_MINUTES = 80
 OUT_OF_TIME = f'no time: {MOST_MINUTES} minutes are the limit'
@@ -381,7 +382,8 @@ def run_cases(tally, phase, title, name_of, command, filters, report, **how):
     if worth_another_run(failed):
         tally.at(f'{phase}: by themselves: {" ".join(failed)}')
         again, _ = records_of([f'^{re.escape(name)}$' for name in failed], '--jobs', '1')
-        records.update(again or {})
+        records.update({name: record for name, record in (again or {}).items()
+                        if record['outcome'] != 'late'})
     late = [name_of(name) for name, record in records.items() if record['outcome'] == 'late']
     if late:
         tally.add_out_of_time(phase, late)

@@ -23,7 +23,7 @@ if '--time-left' in options:
 names = [name for name in sys.argv[1].split(',') if not patterns or any(re.search(p, name) for p in patterns)]
 again = any(pattern.startswith('^') for pattern in patterns)
 records = [{'name': name, 'outcome': 'failed' if name.startswith('bad') or name.startswith('slow') and not again
-            else 'skipped' if name.startswith('late') and again else 'failed' if name.startswith('late')
+            else 'late' if name.startswith('latefail') and again else 'skipped' if name.startswith('late') and again else 'failed' if name.startswith('late')
             else 'late' if name.startswith('unstarted') else 'passed', 'why': 'its reason'} for name in names]
 json.dump(records, open(options['--json'], 'w'))
 '''
@@ -62,6 +62,9 @@ def limited(seconds):
 tally = run(['good-1', 'unstarted-3', 'unstarted-2'], tally=limited(59))
 assert tally.passed == 1 and not tally.failed
 assert tally.skipped == [f'release: unstarted-2 and 1 more ({check.OUT_OF_TIME}: ./check --only release)']
+# A failure stays one if no time is left to run it again.
+tally = run(['latefail-1'], tally=limited(59))
+assert tally.failed == ['release: latefail-1 (its reason)'] and not tally.skipped, tally.failed
 tally = run(['bad-1'], tally=limited(0))
 assert not tally.passed and not tally.failed and 'all' in tally.skipped[0]
 
@@ -74,7 +77,7 @@ with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.Strin
                      "test('long', find_program('sleep'), args: '1000', timeout: 2000)\n")
     build = os.path.join(place, 'build')
     subprocess.run(['meson', 'setup', build, place], check=True, capture_output=True)
-    tally = limited(6)
+    tally = limited(30)
     check.run_meson_tests(tally, 'address', build, ['quick', 'wrong', 'long'], os.path.join(place, 'log'), '1')
     assert time.monotonic() - tally.start < 100
 assert tally.passed == 1 and [entry.split(' (')[0] for entry in tally.failed] == ['address: wrong'], tally.failed

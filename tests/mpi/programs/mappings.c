@@ -1,4 +1,5 @@
-// A process maps the shared memory of those it has exchanged messages with, not of all: with that
+// A process maps the shared memory of those it has exchanged messages with and of its host's first
+// process, not of all: with that
 // the first collective of N processes would take N x N mappings, and their end as many again.
 #include <mpi.h>
 #include <stdio.h>

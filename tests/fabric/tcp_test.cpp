@@ -284,6 +284,25 @@ TEST_CASE("tcp: a peer that asks and takes nothing is cut off before it fills th
   side.endpoint->deregister(registration);
 }
 
+TEST_CASE("tcp: a put is not done before its bytes have gone out, whatever the peer says",
+          "[tcp]") {
+  Side side(kTcp);
+  std::vector<std::byte> memory(32 << 20);  // more than the socket takes
+  Registration registration;
+  REQUIRE(side.endpoint->register_memory(memory.data(), memory.size(), kWrite, registration).ok());
+  Raw raw(side);
+  raw.greet();
+  Waiting put;
+  REQUIRE(side.endpoint->put(*side.links.back(), memory.data(), memory.size(), registration.key, 0,
+                             put) == Code::ok);
+  raw.write({Kind::done, Code::ok, 0, 0, std::uint64_t{1} << 32});
+  for (const std::uint64_t limit = now_ns() + kDeadlineNs; side.downs == 0 && now_ns() < limit;)
+    side.endpoint->poll(side);
+  CHECK(side.downs == 1);
+  CHECK(put.code == Code::peer_lost);
+  side.endpoint->deregister(registration);
+}
+
 TEST_CASE("tcp: frames arrive whole however the bytes are cut", "[tcp]") {
   Side side(kTcp);
   std::vector<std::byte> memory(1 << 16);

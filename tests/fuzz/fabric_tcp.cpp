@@ -22,13 +22,14 @@ using namespace weft::fabric;
 struct Client final : Events {
   explicit Client(Endpoint& endpoint) : endpoint(endpoint) {}
   bool on_incoming(Link& incoming, Bytes) override {
+    if (link != nullptr) return false;  // that of an earlier input, read late
     link = &incoming;
     return true;
   }
   void on_up(Link&) override {}
   void on_down(Link& down, Code) override {
     endpoint.close(down);
-    link = nullptr;
+    if (link == &down) link = nullptr;
   }
   void on_message(Link&, Bytes bytes) override {
     for (const std::byte byte : bytes) sum += static_cast<unsigned>(byte);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/shortage.hpp"
@@ -170,9 +171,12 @@ void TcpEndpoint::take_down(Events& events, TcpLink& link, Code why) {
   if (hot_ == &link) hot_ = nullptr;
   {
     std::lock_guard lock(link.mutex);
+    // What was seen first tells more: the kernel says once that nobody listens.
+    if (link.why != Code::ok) why = link.why;
     link.state = TcpLink::State::down;
     link.why = why;
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket.get(), nullptr);
+    ::shutdown(link.socket.get(), SHUT_RDWR);  // a forked child may have it, too
     link.socket = {};
   }
   end_requests(link, Code::peer_lost);
@@ -251,9 +255,11 @@ Code TcpEndpoint::message_in_place(Link& base, Bytes head, Bytes body, WorkReque
   if (!link.queue.has_room() || !link.queue.has_room_in_place()) return Code::again;
   const Frame frame{Kind::message, Code::ok, 0,
                     static_cast<std::uint32_t>(head.size() + body.size()), 0};
-  return send(
+  const Code code = send(
       link,
       {.frame = bytes_of(&frame, sizeof frame), .head = head, .kept = body, .request = &request});
+  if (code != Code::ok) link.queue.forget(request);  // it was not posted
+  return code;
 }
 
 Code TcpEndpoint::ask(TcpLink& link, Kind kind, Bytes from, std::byte* to, std::size_t bytes,
@@ -272,13 +278,13 @@ Code TcpEndpoint::ask(TcpLink& link, Kind kind, Bytes from, std::byte* to, std::
   }
   const std::uint32_t slot = link.free_asked.back();
   Asked& asked = link.asked[slot];
+  const std::uint64_t id = static_cast<std::uint64_t>(++asked.uses) << 32 | slot;
   struct {
     Frame frame;
     Access access;
-  } head{{kind, Code::ok, 0, static_cast<std::uint32_t>(bytes),
-          static_cast<std::uint64_t>(++asked.uses) << 32 | slot},
+  } head{{kind, Code::ok, 0, static_cast<std::uint32_t>(bytes), id},
          {parts_of(key).address + offset, parts_of(key).secret}};
-  const Code code = send(link, {.frame = bytes_of(&head, sizeof head), .kept = from});
+  const Code code = send(link, {.frame = bytes_of(&head, sizeof head), .kept = from, .id = id});
   if (code != Code::ok) return code;
   link.free_asked.pop_back();
   asked.request = &request;
@@ -356,7 +362,6 @@ void TcpEndpoint::flush(TcpLink& link) {
 }
 
 bool TcpEndpoint::look_at_sockets(Events& events) {
-  if (!greeting_.empty()) drop_old_greeting();
   if (accept_again_ns_ != 0 && coarse_now_ns() > accept_again_ns_) watch_listener(true);
   epoll_event ready[64];
   const int count = ::epoll_wait(epoll_.get(), ready, 64, 0);
@@ -382,6 +387,8 @@ bool TcpEndpoint::look_at_sockets(Events& events) {
     hot_ = &link;
     num_misses_ = 0;
   }
+  // After their hellos were read: a program may poll rarely.
+  if (!greeting_.empty()) drop_old_greeting();
   return any;
 }
 
@@ -425,10 +432,16 @@ Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoi
   Descriptor listener;
   std::string address;
   if (Status status = listen_at(interfaces.front(), listener, address); !status) return status;
-  auto made = std::make_unique<TcpEndpoint>(interfaces.front(), std::move(listener), address);
-  if (Status status = made->start(); !status) return status;
-  endpoint = std::move(made);
-  return {};
+  try {
+    auto made = std::make_unique<TcpEndpoint>(interfaces.front(), std::move(listener), address);
+    if (Status status = made->start(); !status) return status;
+    endpoint = std::move(made);
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::bad_alloc&) {
+    return Code::no_memory;
+  }
 }
 
 std::string describe(const Settings& settings) {

@@ -88,7 +88,7 @@ void SendQueue::copy(Bytes bytes) {
   if (!segments_.empty() && segments_.back().from == nullptr)
     segments_.back().bytes += bytes.size();
   else
-    segments_.push_back({nullptr, bytes.size(), nullptr, 0});
+    segments_.push_back({nullptr, bytes.size(), nullptr, 0, 0});
 }
 
 // What the socket has not taken of it.
@@ -101,7 +101,7 @@ Code SendQueue::add(const Outgoing& out, std::size_t sent) {
     };
     for (const Bytes bytes : {out.frame, out.head, out.body}) copy(rest_of(bytes));
     if (const Bytes kept = rest_of(out.kept); !kept.empty() || out.request != nullptr) {
-      segments_.push_back({kept.data(), kept.size(), out.request, out.secret});
+      segments_.push_back({kept.data(), kept.size(), out.request, out.secret, out.id});
       if (out.request != nullptr) ++num_in_place_;
     }
     copy(rest_of(padding_behind(out)));
@@ -163,6 +163,22 @@ WorkRequest* SendQueue::take_any() noexcept {
   for (Segment& segment : segments_)
     if (segment.request != nullptr) return std::exchange(segment.request, nullptr);
   return nullptr;
+}
+
+void SendQueue::forget(const WorkRequest& request) noexcept {
+  for (Segment& segment : segments_)
+    if (segment.request == &request) {
+      segment.request = nullptr;
+      --num_in_place_;
+    }
+  auto* const end = finished_.begin() + num_finished_;
+  auto* const kept = std::remove(finished_.begin(), end, &request);
+  num_in_place_ -= static_cast<std::size_t>(end - kept);
+  num_finished_ -= static_cast<std::size_t>(end - kept);
+}
+
+bool SendQueue::has_put(std::uint64_t id) const noexcept {
+  return std::ranges::any_of(segments_, [id](const Segment& one) { return one.id == id; });
 }
 
 Asked* TcpLink::find_asked(std::uint64_t id) noexcept {

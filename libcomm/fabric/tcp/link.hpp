@@ -22,6 +22,7 @@ struct Outgoing {
   Bytes frame = {}, head = {}, body = {}, kept = {};
   WorkRequest* request = nullptr;  // done when `kept` has gone out
   std::uint64_t secret = 0;
+  std::uint64_t id = 0;  // of the put whose bytes `kept` are
 };
 
 // One thread at a time. Results: ok; not_permitted: a region was removed; no_memory, not_found,
@@ -46,6 +47,10 @@ class SendQueue {
   // Takes a request that has gone out, or with `all` one that waits for it; null: none.
   WorkRequest* take_finished() noexcept;
   WorkRequest* take_any() noexcept;
+  // A request that could not be posted is never done.
+  void forget(const WorkRequest& request) noexcept;
+  // Returns true if bytes of this put have not gone out.
+  bool has_put(std::uint64_t id) const noexcept;
 
  private:
   static constexpr std::size_t kMostCopied = 256 << 10;
@@ -57,6 +62,7 @@ class SendQueue {
     std::size_t bytes;
     WorkRequest* request;
     std::uint64_t secret;
+    std::uint64_t id;
   };
   std::size_t num_copied() const noexcept { return copied_.size() - begin_; }
   Code add(const Outgoing& out, std::size_t sent);

@@ -148,8 +148,10 @@ Code TcpEndpoint::check(TcpLink& link, const Frame& frame) {
       if (frame.kind == Kind::data)
         is_good = asked->is_get && !asked->has_data && frame.bytes == asked->bytes;
       else
-        is_good = frame.code == Code::bad_argument || frame.code == Code::not_permitted ||
-                  (frame.code == Code::ok && asked->has_data == asked->is_get);
+        // Not before the bytes of a put have gone out: the program may use them again then.
+        is_good = (frame.code == Code::bad_argument || frame.code == Code::not_permitted ||
+                   (frame.code == Code::ok && asked->has_data == asked->is_get)) &&
+                  !link.queue.has_put(frame.id);
       break;
     }
   }

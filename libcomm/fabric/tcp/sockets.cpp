@@ -17,7 +17,8 @@
 namespace weft::fabric::tcp {
 namespace {
 
-// A host that does not answer is given up after the fifth try, 31 s after the first.
+// A host that does not answer is given up after the fifth try, 5 to 31 s after the first, as the
+// kernel spaces them.
 constexpr int kMostSynTries = 4;
 constexpr int kQueue = 4096;  // connections that wait to be accepted; the kernel has its own limit
 

@@ -44,11 +44,12 @@ static int block(const char* what, MPI_Comm comm) {
   if (strcmp(what, "allreduce") == 0) return MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);
   MPI_Comm copy;
   if (strcmp(what, "icoll") == 0)
-    MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
+    code = MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
   else if (strcmp(what, "idup") == 0)
-    MPI_Comm_idup(comm, &copy, &request);
+    code = MPI_Comm_idup(comm, &copy, &request);
   else
-    MPI_Irecv(&value, 1, MPI_INT, other, 1, comm, &request);
+    code = MPI_Irecv(&value, 1, MPI_INT, other, 1, comm, &request);
+  if (code != MPI_SUCCESS) return code;  // the revocation was here first
   if (strcmp(what, "test") != 0) return MPI_Wait(&request, &status);
   while ((code = MPI_Test(&request, &flag, &status)) == MPI_SUCCESS && !flag) {
   }

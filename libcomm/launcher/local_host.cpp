@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -283,6 +284,23 @@ void LocalHost::take_supervisor_end() {
   events_.said("the process that watches over the ranks is gone, and they with it");
   for (auto& [number, rank] : ranks_)
     if (rank.running) end(number, SIGKILL);
+  // What ranks have left behind, and nobody ends now, would hold their outputs open.
+  for (auto& [number, rank] : ranks_) {
+    drain(number, Stream::out, rank.out);
+    drain(number, Stream::err, rank.err);
+  }
+}
+
+void LocalHost::drain(int rank, Stream stream, int& fd) {
+  while (fd >= 0 && events_.has_room()) {
+    pollfd waiting{fd, POLLIN, 0};
+    if (::poll(&waiting, 1, 0) <= 0) {
+      close(fd);
+      fd = -1;
+      return events_.closed(rank, stream);
+    }
+    read_output(rank, stream, fd);
+  }
 }
 
 void LocalHost::end(int rank, int wait_status) {

@@ -155,7 +155,8 @@ void read_line(Line& line, Description& made) {
   } else {
     line.fail("an unknown word");
   }
-  if (word != "source" && word != "refused" && word != "except" && line.has_more()) line.fail("a word too many");
+  if (word != "source" && word != "refused" && word != "except" && line.has_more())
+    line.fail("a word too many");
 }
 
 }  // namespace

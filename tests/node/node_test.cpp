@@ -37,13 +37,10 @@ int count_entries(const char* path) {
 }
 
 const Way kHostWays[] = {
-    {"shared memory", "shm", {}, false},
-    {"shared memory, with threads", "shm", {}, true},
-    {"tcp", "tcp", {}, false},
-    {"tcp, with threads", "tcp", {}, true},
+    {"shared memory", "shm", {}, false}, {"shared memory, with threads", "shm", {}, true},
+    {"tcp", "tcp", {}, false},           {"tcp, with threads", "tcp", {}, true},
 #ifdef WEFT_HAVE_OFI
-    {"ofi", "ofi", {}, false},
-    {"ofi, with threads", "ofi", {}, true},
+    {"ofi", "ofi", {}, false},           {"ofi, with threads", "ofi", {}, true},
 #endif
 };
 const Way kVerbsWays[] = {

@@ -1,5 +1,6 @@
 #pragma once
 // Shortage of memory, where exceptions end: at the public interface and on datapaths.
+#include <cerrno>
 #include <cstddef>
 #include <new>
 #include <string>
@@ -33,6 +34,11 @@ inline Status status_of(Code code, std::string_view text) noexcept {
   Status status(code);
   or_no_memory([&] { status = {code, std::string(text)}; });
   return status;
+}
+
+// Whether a system call failed, with this errno, for want of descriptors or memory.
+inline bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 // After it so many calls of push_back do not allocate.

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "base/os/keepalive.hpp"
+#include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
 #include "job/rendezvous_link.hpp"
@@ -193,11 +194,9 @@ void Server::accept_all() {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       const int error = errno;
-      const bool none_left =
-          error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
       // The kernel reserves a descriptor before it checks whether a connection waits.
       pollfd waits{listener_, POLLIN, 0};
-      if (none_left && poll(&waits, 1, 0) == 1 && !drop_oldest_unidentified(0)) {
+      if (is_shortage(error) && poll(&waits, 1, 0) == 1 && !drop_oldest_unidentified(0)) {
         failure_ = {Code::no_memory,
                     fmt::format("cannot take the connection of a process: {}", strerror(error))};
         watch_listener(false);

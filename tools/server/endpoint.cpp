@@ -130,7 +130,7 @@ void Endpoint::run() {
 bool Endpoint::accept_connections() {
   for (std::size_t i = 0; i < kMaxConnections; ++i) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
+    if (!socket) return !is_shortage(errno);
     if (connections_.size() == kMaxConnections) connections_.pop_front();
     if (or_no_memory([&] { connections_.emplace_back(); }) != Code::ok) return false;
     connections_.back().socket = std::move(socket);

@@ -14,6 +14,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/shortage.hpp"
+
 namespace weft::fabric::tcp {
 namespace {
 
@@ -47,7 +49,7 @@ Place place_of(const std::string& text) {
 }
 
 Status failed(const char* what) {
-  const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+  const bool lacks = is_shortage(errno);
   return {
       lacks ? Code::no_memory : Code::unsupported,
       fmt::format("cannot {}: {}{}", what, std::strerror(errno), lacks ? " (see ulimit -n)" : "")};
@@ -103,7 +105,7 @@ Status listen_at(const Interface& interface, Descriptor& socket, std::string& ad
 
 Status connect_to(Bytes to, const std::string& own, Descriptor& socket, Code& at_once) {
   Place from, place;
-  read_place({reinterpret_cast<const std::byte*>(own.data()), own.size()}, from);
+  read_place(bytes_of(own.data(), own.size()), from);
   if (!read_place(to, place) || place.length != from.length)
     return {Code::bad_argument, "a peer's address is none of TCP, or of another IP version"};
   socket =
@@ -129,8 +131,7 @@ Status connect_to(Bytes to, const std::string& own, Descriptor& socket, Code& at
 
 Descriptor accept_from(const Descriptor& listener, Code& code) {
   Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-  code = socket ? Code::ok : lacks ? Code::no_memory : Code::again;
+  code = socket ? Code::ok : is_shortage(errno) ? Code::no_memory : Code::again;
   if (socket) send_at_once(socket);
   return socket;
 }

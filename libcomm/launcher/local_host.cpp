@@ -211,10 +211,14 @@ void LocalHost::read_output(int rank, Stream stream, int& fd) {
   if (length > 0) {
     events_.wrote(rank, stream, {buffer_.data(), static_cast<std::size_t>(length)});
   } else if (length == 0 || (errno != EINTR && errno != EAGAIN)) {
-    close(fd);
-    fd = -1;
-    events_.closed(rank, stream);
+    close_output(rank, stream, fd);
   }
+}
+
+void LocalHost::close_output(int rank, Stream stream, int& fd) {
+  close(fd);
+  fd = -1;
+  events_.closed(rank, stream);
 }
 
 std::size_t LocalHost::input_room() const { return input_.empty() ? kInputBytes : 0; }
@@ -251,10 +255,7 @@ void LocalHost::write_input() {
 void LocalHost::stop_reading(Stream stream) {
   for (auto& [number, rank] : ranks_) {
     int& fd = stream == Stream::out ? rank.out : rank.err;
-    if (fd < 0) continue;
-    close(fd);
-    fd = -1;
-    events_.closed(number, stream);
+    if (fd >= 0) close_output(number, stream, fd);
   }
 }
 
@@ -294,11 +295,7 @@ void LocalHost::take_supervisor_end() {
 void LocalHost::drain(int rank, Stream stream, int& fd) {
   while (fd >= 0 && events_.has_room()) {
     pollfd waiting{fd, POLLIN, 0};
-    if (::poll(&waiting, 1, 0) <= 0) {
-      close(fd);
-      fd = -1;
-      return events_.closed(rank, stream);
-    }
+    if (::poll(&waiting, 1, 0) <= 0) return close_output(rank, stream, fd);
     read_output(rank, stream, fd);
   }
 }

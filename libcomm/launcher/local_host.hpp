@@ -48,6 +48,7 @@ class LocalHost final : public Host {
   Status start_rank(std::size_t place);
   Status bind_ranks();
   void read_output(int rank, Stream stream, int& fd);
+  void close_output(int rank, Stream stream, int& fd);
   // Reads what is there, and closes it.
   void drain(int rank, Stream stream, int& fd);
   void write_input();

@@ -32,9 +32,6 @@ constexpr unsigned kMostMisses = 2000;  // polls in which it had nothing
 constexpr int kMostAccepts = 64;        // of a poll
 constexpr int kMostDrains = 16;
 
-Bytes bytes_of(const void* data, std::size_t bytes) {
-  return {static_cast<const std::byte*>(data), bytes};
-}
 std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -252,7 +252,7 @@ void TcpEndpoint::take_hello(Events& events, TcpLink& link, Bytes hello) {
   std::lock_guard lock(link.mutex);
   link.state = TcpLink::State::up;
   [[maybe_unused]] const Code sent =  // the next poll() reports what fails
-      send(link, {.frame = {reinterpret_cast<const std::byte*>(&frame), sizeof frame}});
+      send(link, {.frame = bytes_of(&frame, sizeof frame)});
 }
 
 void TcpEndpoint::take_done(TcpLink& link, const Frame& frame) {
@@ -267,7 +267,7 @@ void TcpEndpoint::take_done(TcpLink& link, const Frame& frame) {
 void TcpEndpoint::answer(TcpLink& link, std::uint64_t id, Code code) {
   const Frame frame{Kind::done, code, 0, 0, id};
   std::lock_guard lock(link.mutex);
-  add_answer(link, {.frame = {reinterpret_cast<const std::byte*>(&frame), sizeof frame}});
+  add_answer(link, {.frame = bytes_of(&frame, sizeof frame)});
 }
 
 void TcpEndpoint::answer_get(TcpLink& link, const Frame& frame, const Access& access) {
@@ -279,7 +279,7 @@ void TcpEndpoint::answer_get(TcpLink& link, const Frame& frame, const Access& ac
   if (code == Code::ok) {
     const Frame data{Kind::data, Code::ok, 0, frame.bytes, frame.id};
     std::lock_guard lock(link.mutex);
-    add_answer(link, {.frame = {reinterpret_cast<const std::byte*>(&data), sizeof data},
+    add_answer(link, {.frame = bytes_of(&data, sizeof data),
                       .kept = {at_address(access.address), frame.bytes},
                       .secret = access.secret});
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fabric/endpoint.hpp"
 #include "weft/status.hpp"
 
 namespace weft::fabric::tcp {
@@ -38,6 +39,9 @@ inline constexpr std::size_t kMessageMax = 128 << 10;
 inline constexpr std::size_t kAlign = sizeof(Frame);
 inline constexpr std::size_t kMostHead = sizeof(Frame) + sizeof(Access);
 
+inline Bytes bytes_of(const void* data, std::size_t bytes) {
+  return {static_cast<const std::byte*>(data), bytes};
+}
 inline std::size_t padding_of(std::size_t bytes) { return -bytes % kAlign; }
 inline bool has_access(Kind kind) { return kind == Kind::put || kind == Kind::get; }
 inline std::size_t payload_of(const Frame& frame) {

@@ -118,6 +118,13 @@ void move_both_ways(const char* description) {
   move_both_ways(kVerbs);
 }
 
+void move_over_links(const char* description, int num_links) {
+  const Described described(description);
+  Pair pair(kVerbs);
+  Memory memory(pair.b);
+  for (int i = 0; i < num_links; ++i) move(pair, pair.a, pair.connect().first, memory);
+}
+
 std::string why_unusable() {
   std::vector<weft::verbs::Port> ports;
   const Status status = weft::verbs::find_ports(ports);
@@ -190,19 +197,12 @@ TEST_CASE("one piece in each request, and few requests in a queue") {
 }
 
 TEST_CASE("a device whose reads all queue pairs share") {
-  if (!has_device()) return;
-  const Described described("max_qp_rd_atom 16\nmax_qp_init_rd_atom 16\nmax_res_rd_atom 16\n");
-  Pair pair(kVerbs);
-  Memory memory(pair.b);
-  for (int i = 0; i < 6; ++i) move(pair, pair.a, pair.connect().first, memory);
+  if (has_device())
+    move_over_links("max_qp_rd_atom 16\nmax_qp_init_rd_atom 16\nmax_res_rd_atom 16\n", 6);
 }
 
 TEST_CASE("many links where completion queues cannot grow") {
-  if (!has_device()) return;
-  const Described described("fails ibv_resize_cq EOPNOTSUPP\n");
-  Pair pair(kVerbs);
-  Memory memory(pair.b);
-  for (int i = 0; i < 30; ++i) move(pair, pair.a, pair.connect().first, memory);
+  if (has_device()) move_over_links("fails ibv_resize_cq EOPNOTSUPP\n", 30);
 }
 
 TEST_CASE("queue pairs with receives of their own, where none can be shared") {

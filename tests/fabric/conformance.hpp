@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "base/wait.hpp"
 #include "fabric/endpoint.hpp"
 
@@ -19,6 +20,16 @@ struct FabricRow {
   std::function<std::unique_ptr<Endpoint>()> make;
 };
 std::vector<FabricRow> fabrics();
+
+// An endpoint on this host's loopback interface, of a fabric that WEFT_OFI_INTERFACE tells which.
+template <auto kMake>
+std::unique_ptr<Endpoint> on_loopback() {
+  Settings settings;
+  std::unique_ptr<Endpoint> endpoint;
+  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
+  REQUIRE(kMake(settings, endpoint).ok());
+  return endpoint;
+}
 
 inline constexpr std::uint64_t kDeadlineNs = 20'000'000'000;
 

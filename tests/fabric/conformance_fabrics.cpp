@@ -27,24 +27,6 @@ std::unique_ptr<Endpoint> loopback_that_only_sends() {
   return loopback::make_endpoint(network);
 }
 
-std::unique_ptr<Endpoint> tcp_over_loopback() {
-  Settings settings;
-  std::unique_ptr<Endpoint> endpoint;
-  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
-  REQUIRE(tcp::make_endpoint(settings, endpoint).ok());
-  return endpoint;
-}
-
-#ifdef WEFT_HAVE_OFI
-std::unique_ptr<Endpoint> ofi_over_tcp() {
-  Settings settings;
-  std::unique_ptr<Endpoint> endpoint;
-  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
-  REQUIRE(ofi::make_endpoint(settings, endpoint).ok());
-  return endpoint;
-}
-#endif
-
 #ifdef WEFT_HAVE_VERBS
 std::unique_ptr<Endpoint> verbs_of_this_machine() {
   std::unique_ptr<Endpoint> endpoint;
@@ -74,9 +56,9 @@ std::vector<FabricRow> make_rows() {
       {"loopback", [] { return loopback::make_endpoint(); }},
       {"loopback, messages only", loopback_that_only_sends},
       {"shm", shm::make_endpoint},
-      {"tcp", tcp_over_loopback},
+      {"tcp", on_loopback<tcp::make_endpoint>},
 #ifdef WEFT_HAVE_OFI
-      {"ofi", ofi_over_tcp},
+      {"ofi", on_loopback<ofi::make_endpoint>},
 #endif
   };
 #ifdef WEFT_HAVE_VERBS

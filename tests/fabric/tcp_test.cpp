@@ -19,13 +19,7 @@ using tcp::Kind;
 
 namespace {
 
-const FabricRow kTcp{"tcp", [] {
-                       Settings settings;
-                       std::unique_ptr<Endpoint> endpoint;
-                       REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
-                       REQUIRE(tcp::make_endpoint(settings, endpoint).ok());
-                       return endpoint;
-                     }};
+const FabricRow kTcp{"tcp", on_loopback<tcp::make_endpoint>};
 
 // A peer that writes what it likes.
 struct Raw {

@@ -463,17 +463,17 @@ def mpi_elsewhere(tally, folder, options, name, cases, arguments, around=()):
         tally.add('release', title, 'skipped', 'no network namespaces here')
 
 
-def mpi_over_ofi(tally, folder, options):
-    """The same programs on one host whose processes may only use the ofi fabric, and on two."""
+def mpi_over_networks(tally, folder, options):
+    """The same programs on one host whose processes may only use the tcp fabric, or ofi, and on two."""
     if options.quick:
         return
+    mpi_elsewhere(tally, folder, options, 'tcp', OFI_CASES,
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_OFI_INTERFACE=lo'])
     info = subprocess.run([os.path.join(folder, 'stage', 'bin', 'weft-info'), '--fabrics'],
                           capture_output=True, text=True, check=False).stdout
     if '  ofi: ' not in info or 'no provider' in info:
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
-    mpi_elsewhere(tally, folder, options, 'tcp', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_OFI_INTERFACE=lo'])
     mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
                   ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
                    # Which have run over it.
@@ -614,7 +614,7 @@ def main():
                 installed_commands(tally, folder, options)
             mpi_tests(tally, phase, folder, options)
             if phase == 'release':
-                mpi_over_ofi(tally, folder, options)
+                mpi_over_networks(tally, folder, options)
                 as_user(tally, folder, options)
     tally.at('done')
     return tally.finish()

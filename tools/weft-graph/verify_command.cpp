@@ -138,8 +138,7 @@ constexpr double kLastBits = 1e-9;
 // In 4 bytes a share is off by 2^-23 at most, the same way in each iteration, of which a part goes
 // on.
 double last_bits_of_single(const PageRankOptions& rules) {
-  const double goes_on = 1 - std::min(rules.damping, 1 - 1.0 / (1.0 + rules.iterations));
-  return 2.4e-7 / goes_on;
+  return 2.4e-7 * std::min(1.0 + rules.iterations, 1 / (1 - rules.damping));
 }
 Status check_close(const Graph& graph, const std::vector<double>& right, double most,
                    ResultReader& reader) {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "table_text.hpp"
-#include "weights.hpp"
 
 namespace weft::graph {
 namespace {
@@ -61,11 +60,10 @@ Status parse_line(const char* begin, const char* end, const TextRules& rules, Ed
                        ": an edge list has as many in every line (--format metis reads METIS's)",
                    line);
   }
-  Weight weight = 1;
+  Weight weight = rules.weight_form.one();
   if (rules.weighted && edges.weighted()) {
     if (!cursor.is_at_end()) {
-      if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight);
-          !status.ok())
+      if (const Status status = parse_weight(cursor, line, rules.weight_form, weight); !status.ok())
         return status;
     } else if (rules.needs_weights) {
       return wrong("expected source, destination and weight", line);

@@ -9,6 +9,7 @@
 #include "weft/graph/names.hpp"
 #include "weft/graph/types.hpp"
 #include "weft/status.hpp"
+#include "weights.hpp"
 
 namespace weft::graph {
 
@@ -23,7 +24,7 @@ struct TextRules {
   // Numbers at the beginning of every line; a line with more or fewer is an error, as it is one of
   // another format. 0: not checked.
   unsigned columns = 0;
-  double weight_scale = 1;  // weights are multiplied by it and rounded
+  WeightForm weight_form = {};
   // A table, or vertices with names: which columns are what, from 0, with what between them (0:
   // blanks or a comma).
   bool table = false, named = false;

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "text.hpp"
-#include "weights.hpp"
 
 namespace weft::graph {
 namespace {
@@ -133,10 +132,10 @@ Status MetisReader::add_field(text::Cursor& field, std::string_view shown, EdgeS
                ? Status()
                : text::wrong("expected a size or weight of the vertex, a whole number", shown);
   }
-  Weight weight = 1;
+  Weight weight = rules_.weight_form.one();
   if (awaits_weight_) {
     if (edges.weighted())
-      if (const Status status = parse_weight(field, shown, rules_.weight_scale, weight);
+      if (const Status status = parse_weight(field, shown, rules_.weight_form, weight);
           !status.ok())
         return status;
   } else {

@@ -8,6 +8,7 @@
 #include "headers.hpp"
 #include "text.hpp"
 #include "weft/status.hpp"
+#include "weights.hpp"
 
 namespace weft::graph {
 
@@ -16,7 +17,7 @@ struct MetisRules {
   unsigned skipped = 0;      // numbers before them: the vertex's size and weights
   bool has_weights = false;  // behind each neighbour its edge's weight
   std::uint64_t num_rows = 0, num_entries = 0;  // lines, and neighbours in all of them
-  double weight_scale = 1;
+  WeightForm weight_form = {};
   char line_end = '\n';
 };
 

@@ -5,7 +5,6 @@
 
 #include "text.hpp"
 #include "weft/graph/names.hpp"
-#include "weights.hpp"
 
 namespace weft::graph {
 
@@ -113,10 +112,10 @@ Status parse_table_line(std::string_view line, const TextRules& rules, VertexNam
       return text::wrong(not_an_id(), line);
     vertices[i] = static_cast<VertexId>(number);
   }
-  Weight weight = 1;
+  Weight weight = rules.weight_form.one();
   if (weighted && !lacks_weight) {
     text::Cursor cursor = text::cursor_of(weight_text);
-    if (const Status status = parse_weight(cursor, line, rules.weight_scale, weight); !status.ok())
+    if (const Status status = parse_weight(cursor, line, rules.weight_form, weight); !status.ok())
       return status;
     if (!cursor.is_at_end()) return text::wrong("expected a number as the weight", line);
   }

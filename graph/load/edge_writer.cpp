@@ -1,6 +1,8 @@
 #include "edge_writer.hpp"
 
+#include <charconv>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -39,7 +41,8 @@ Status EdgeWriter::open(std::uint64_t num_vertices, std::uint64_t num_edges) {
   const std::string sizes = std::to_string(num_vertices) + " " + std::to_string(num_edges) + "\n";
   return file_.write(format_ == FileFormat::dimacs
                          ? "p sp " + sizes
-                         : "%%MatrixMarket matrix coordinate integer general\n" +
+                         : "%%MatrixMarket matrix coordinate " +
+                               std::string(real_ ? "real" : "integer") + " general\n" +
                                std::to_string(num_vertices) + " " + sizes);
 }
 
@@ -50,7 +53,12 @@ Status EdgeWriter::add(VertexId source, VertexId destination, Weight weight) {
     std::string line = format_ == FileFormat::dimacs ? "a " : "";
     line += std::to_string(source + base);
     line.append(1, ' ').append(std::to_string(destination + base));
-    if (format_ != FileFormat::edge_list) line.append(1, ' ').append(std::to_string(weight));
+    if (format_ != FileFormat::edge_list) {
+      char digits[40];
+      const auto [end, error] = real_ ? std::to_chars(digits, std::end(digits), real_weight(weight))
+                                      : std::to_chars(digits, std::end(digits), weight);
+      line.append(1, ' ').append(digits, end);
+    }
     line.append(1, '\n');
     return file_.write(line);
   }
@@ -58,7 +66,7 @@ Status EdgeWriter::add(VertexId source, VertexId destination, Weight weight) {
     return {Code::unsupported, "binary formats have vertex ids of 32 bits"};
   std::uint32_t record[3] = {static_cast<std::uint32_t>(source),
                              static_cast<std::uint32_t>(destination), weight};
-  if (format_ == FileFormat::gemini_weighted) {
+  if (format_ == FileFormat::gemini_weighted && !real_) {
     const auto value = static_cast<float>(weight);
     if (static_cast<double>(value) != weight)
       return {Code::unsupported, "the weight " + std::to_string(weight) +

@@ -19,7 +19,9 @@ class EdgeWriter {
   static bool has_weights(FileFormat format) {
     return format != FileFormat::edge_list && format != FileFormat::gemini_binary;
   }
-  EdgeWriter(const std::string& path, FileFormat format) : file_(path), format_(format) {}
+  // real: weights are the bits of floats, which the paper's format cannot have.
+  EdgeWriter(const std::string& path, FileFormat format, bool real = false)
+      : file_(path), format_(format), real_(real) {}
   Status open(std::uint64_t num_vertices, std::uint64_t num_edges);
   Status add(VertexId source, VertexId destination, Weight weight);
   Status commit() { return file_.commit(); }
@@ -27,6 +29,7 @@ class EdgeWriter {
  private:
   OutputFile file_;
   FileFormat format_;
+  bool real_;
 };
 
 // R-MAT with a = 0.57, b = c = 0.19 (Graph500's): 2^scale vertices, edge_factor edges each, which

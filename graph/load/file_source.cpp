@@ -106,7 +106,7 @@ Status FileSource::inspect(const ReadOptions& options, FileFacts& facts) {
     return {Code::bad_argument, shown_ + ": --columns is for tables, and this is " +
                                     std::string(word_of(facts.format))};
   names_ = options.names;
-  facts.rules.weight_scale = facts.metis.weight_scale = options.weight_scale;
+  facts.rules.weight_form = facts.metis.weight_form = options.weight_form;
   if (!facts.binary())
     if (const Status wrong = read_header(head, options, facts); !wrong.ok()) return wrong;
   facts_ = facts;
@@ -232,7 +232,7 @@ Status FileSource::read_part(std::uint64_t part, std::uint64_t num_parts, EdgeSt
 
 Status FileSource::parse_records(std::uint64_t at, std::string_view records,
                                  EdgeStore& edges) const {
-  return about(parse_binary_edges(records, facts_.format, at, facts_.rules.weight_scale, edges));
+  return about(parse_binary_edges(records, facts_.format, at, facts_.rules.weight_form, edges));
 }
 
 Status FileSource::read_binary(std::uint64_t begin, std::uint64_t end, EdgeStore& edges,

@@ -22,9 +22,9 @@ namespace weft::graph {
 // How a file is to be read.
 struct ReadOptions {
   FileFormat format = FileFormat::automatic;
-  bool wants_weights = false;    // those of the file
-  std::string columns = {};      // of a table: "source,destination[,weight]"
-  double weight_scale = 1;       // weights are multiplied by it and rounded
+  bool wants_weights = false;  // those of the file
+  std::string columns = {};    // of a table: "source,destination[,weight]"
+  WeightForm weight_form = {};
   VertexNames* names = nullptr;  // numbers the vertices, whose ids may be any words
 };
 

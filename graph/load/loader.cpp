@@ -37,6 +37,7 @@ class Loader {
       : job_(job), path_(std::move(path)), options_(options), input_(job, path_, options) {
     graph_.job_ = &job;
     graph_.undirected_ = options.undirected;
+    graph_.has_real_weights_ = options.weights == Weights::real;
   }
 
   Graph load() {
@@ -78,8 +79,8 @@ class Loader {
 
   void summarize_edges() {
     struct Found {
-      double squares = 0;  // of edges out
-      std::uint64_t largest_weight = 1;
+      double squares = 0;                // of edges out
+      std::uint64_t largest_weight = 1;  // of floats the bits, in the same order
     };
     const auto both = [](const Found& a, const Found& b) {
       return Found{a.squares + b.squares, std::max(a.largest_weight, b.largest_weight)};
@@ -103,14 +104,18 @@ class Loader {
     Found all;
     for (const Found& part : parts) all = both(all, part);
     throw_if(job_.all_reduce(all, both));
-    graph_.edge_facts_ = {static_cast<Weight>(all.largest_weight),
-                          all.squares / static_cast<double>(graph_.num_edges_)};
+    const auto largest = static_cast<Weight>(all.largest_weight);
+    graph_.edge_facts_ = {
+        graph_.has_real_weights() ? real_weight(largest) : static_cast<double>(largest),
+        all.squares / static_cast<double>(graph_.num_edges_)};
   }
 
   // Rank 0 reads the rows of the others to write the cache.
   bool shares_rows() const { return options_.remote_rows || (options_.cache && !is_cached_); }
   bool needs_in_edges() const { return options_.in_edges && !options_.undirected; }
-  bool weighted() const { return options_.weights == Weights::file; }
+  bool weighted() const {
+    return options_.weights == Weights::file || options_.weights == Weights::real;
+  }
   Team& team() { return *graph_.team_; }
 
   void start_team() {
@@ -144,11 +149,12 @@ class Loader {
   FileFacts open(const std::string& path) {
     source_ = std::make_unique<FileSource>(path);
     FileFacts facts;
-    const ReadOptions how{.format = options_.format,
-                          .wants_weights = weighted(),
-                          .columns = options_.columns,
-                          .weight_scale = options_.weight_scale,
-                          .names = input_.numbered()};
+    const ReadOptions how{
+        .format = options_.format,
+        .wants_weights = weighted(),
+        .columns = options_.columns,
+        .weight_form = {.real = options_.weights == Weights::real, .scale = options_.weight_scale},
+        .names = input_.numbered()};
     const Status status = job_.rank() == 0 ? source_->inspect(how, facts) : Status();
     throw_together(job_, status);
     std::vector<FileFacts> all;

@@ -436,7 +436,7 @@ class Search {
 
   // From the queue; depths up to `known` are final.
   void finish_by_paths(std::uint32_t known) {
-    DeltaStepping<std::uint32_t, true> paths(graph_, options_, 1);
+    DeltaStepping<HopLengths<std::uint32_t>> paths(graph_, options_, 1);
     for (VertexId v = first_; v < graph_.last(); ++v) paths.distance(v) = result_.depth[v];
     // A mirror at distance 0 is never lowered, so nothing is sent for vertices that were seen.
     seen_.for_each(0, graph_.num_vertices(), [&](VertexId v) { paths.distance(v) = 0; });

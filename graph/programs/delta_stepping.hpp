@@ -20,19 +20,20 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
+#include "lengths.hpp"
 #include "weft/graph.hpp"
 
 namespace weft::graph {
 
-// D: unsigned; its largest value is "not reached", and no path may be as long. kUnit: all
-// weights 1.
-template <class D, bool kUnit>
+template <class Lengths>
 class DeltaStepping {
  public:
+  using D = typename Lengths::Word;
+  using Width = typename Lengths::Width;
   static constexpr D kInfinite = std::numeric_limits<D>::max();
 
   // Collective.
-  DeltaStepping(const Graph& graph, const RunOptions& options, D delta)
+  DeltaStepping(const Graph& graph, const RunOptions& options, Width delta)
       : graph_(graph),
         options_(options),
         delta_(delta),
@@ -120,7 +121,7 @@ class DeltaStepping {
     }));
   }
 
-  std::uint64_t index_of(D distance) const { return distance / delta_; }
+  std::uint64_t index_of(D distance) const { return Lengths::bucket(distance, delta_); }
 
   // The worker's lowest bucket with vertices.
   std::uint64_t lowest(Worker& worker) {
@@ -208,8 +209,8 @@ class DeltaStepping {
     const VertexId* const to = edges.vertices();
     const Weight* const weights = edges.weights();
     for (std::uint64_t e = 0; e < edges.size(); ++e) {
-      const D sum = mine + (kUnit || weights == nullptr ? 1 : static_cast<D>(weights[e]));
-      lower<kShared>(worker, to[e], sum);
+      const Weight weight = weights == nullptr ? Lengths::kUnit : weights[e];
+      lower<kShared>(worker, to[e], Lengths::add(mine, weight));
     }
     return edges.size();
   }
@@ -261,7 +262,7 @@ class DeltaStepping {
 
   const Graph& graph_;
   const RunOptions& options_;
-  D delta_;
+  Width delta_;
   bool alone_, shared_;
   VertexArray<D> distances_;
   VertexSet changed_;  // mirrors that are in a thread's list

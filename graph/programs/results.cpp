@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "graph/common/agree.hpp"
 #include "graph/common/gather.hpp"
@@ -26,6 +27,7 @@ template <class T>
 struct Column {
   const OwnedArray<T>& values;
   bool are_vertices = false;
+  bool are_reals = false;  // the bits of doubles
   std::vector<T> piece = {};
 };
 
@@ -46,7 +48,11 @@ void append(std::string& line, const Column<T>& column, std::size_t i, const Ver
     }
   }
   char digits[40];
-  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
+  char* end = nullptr;
+  if constexpr (std::is_same_v<T, std::uint64_t>) {
+    if (column.are_reals) end = std::to_chars(digits, std::end(digits), real_distance(value)).ptr;
+  }
+  if (end == nullptr) end = std::to_chars(digits, std::end(digits), value).ptr;
   line.append(digits, end);
 }
 
@@ -108,7 +114,9 @@ Status write_result(const Graph& graph, const Bfs& result, ResultFormat format,
 }
 Status write_result(const Graph& graph, const Sssp& result, ResultFormat format,
                     const std::string& path) {
-  return write_file(graph, format, path, Column<std::uint64_t>{result.distance});
+  return write_file(
+      graph, format, path,
+      Column<std::uint64_t>{.values = result.distance, .are_reals = graph.has_real_weights()});
 }
 Status write_result(const Graph& graph, const Wcc& result, ResultFormat format,
                     const std::string& path) {

@@ -13,8 +13,8 @@ enum class ResultFormat {
   text,    // lines "vertex value ...", -1 where there is none; vertices by their names if they have
            // some, in quotes where one has a blank, a comma or a quote
   binary,  // records of values in this machine's byte order: bfs u32 depth and the parent's id;
-           // sssp u64; wcc the component's id, cdlp the label's; pagerank, lcc and
-           // betweenness f64; triangles u64; kcore u32; all bits set where there is none
+           // sssp u64, or f64 by real weights; wcc the component's id, cdlp the label's; pagerank,
+           // lcc and betweenness f64; triangles u64; kcore u32; all bits set where there is none
 };
 
 // A name as it stands in a result file; `is_value`: where -1 stands for none.

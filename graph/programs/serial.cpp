@@ -1,6 +1,7 @@
 #include "serial.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <queue>
@@ -35,8 +36,12 @@ std::vector<std::uint64_t> sssp_distances(const Graph& graph, VertexId source) {
     heap.pop();
     if (distance != distances[v]) continue;
     for (const auto& [to, weight] : graph.out_edges(v)) {
-      if (distance + weight >= distances[to]) continue;
-      distances[to] = distance + weight;
+      const std::uint64_t sum =
+          graph.has_real_weights()
+              ? std::bit_cast<std::uint64_t>(real_distance(distance) + real_weight(weight))
+              : distance + weight;
+      if (sum >= distances[to]) continue;
+      distances[to] = sum;
       heap.emplace(distances[to], to);
     }
   }

@@ -9,6 +9,7 @@
 namespace weft::graph::serial {
 
 std::vector<std::uint32_t> bfs_depths(const Graph& graph, VertexId source);
+// As Sssp::distance has them.
 std::vector<std::uint64_t> sssp_distances(const Graph& graph, VertexId source);
 // Components are named by their smallest vertex; edges count in both directions.
 std::vector<VertexId> components(const Graph& graph);

@@ -7,20 +7,20 @@
 namespace weft::graph {
 namespace {
 
-// Buckets as wide as were best where most edges leave hubs (R-MAT, social networks: 0.031 of the
-// largest weight, or twice that) and on grids (4 edges: once to 4 times it), and between them by
+// Buckets as wide as were best on graphs with hubs and on uniform ones (0.014 of the largest
+// weight; half and twice that are as good), and on grids (4 edges: half of it), and between them by
 // the same power.
-std::uint64_t bucket_width(const EdgeFacts& edges) {
+double bucket_width(const EdgeFacts& edges) {
   const double share =
       std::clamp(0.031 * std::pow(16 / std::max(1.0, edges.mean_degree), 3), 0.031, 16.0);
-  return std::max<std::uint64_t>(
-      1, static_cast<std::uint64_t>(share * static_cast<double>(edges.largest_weight)));
+  return share * edges.largest_weight;
 }
 
-template <class D>
-void run(const Graph& graph, VertexId source, const RunOptions& options, std::uint64_t delta,
+template <class Lengths>
+void run(const Graph& graph, VertexId source, const RunOptions& options, double delta,
          Sssp& result) {
-  DeltaStepping<D, false> paths(graph, options, static_cast<D>(delta));
+  using D = typename Lengths::Word;
+  DeltaStepping<Lengths> paths(graph, options, static_cast<typename Lengths::Width>(delta));
   if (options.resume_step == 0) {
     if (graph.owns(source)) paths.add(source, 0);
   } else {
@@ -53,12 +53,18 @@ void sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& 
     paper_sssp(graph, source, options, result);
     return;
   }
-  const std::uint64_t delta = options.delta > 0 ? options.delta : bucket_width(graph.edge_facts());
+  double delta = options.delta > 0 ? options.delta : bucket_width(graph.edge_facts());
+  if (graph.has_real_weights()) {
+    run<RealLengths>(graph, source, options, delta, result);
+    return;
+  }
+  delta = std::max(1.0, std::floor(delta));
   // No path has more edges than there are vertices.
-  if (graph.edge_facts().largest_weight <= 0xfffffffe / graph.num_vertices() && delta < 0xffffffff)
-    run<std::uint32_t>(graph, source, options, delta, result);
+  const std::uint64_t longest_edge = 0xfffffffe / graph.num_vertices();
+  if (graph.edge_facts().largest_weight <= static_cast<double>(longest_edge) && delta < 0xffffffff)
+    run<WholeLengths<std::uint32_t>>(graph, source, options, delta, result);
   else
-    run<std::uint64_t>(graph, source, options, delta, result);
+    run<WholeLengths<std::uint64_t>>(graph, source, options, delta, result);
 }
 
 }  // namespace weft::graph

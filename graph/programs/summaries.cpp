@@ -1,5 +1,6 @@
 // The printed summary of results: sums over all ranks.
 #include <algorithm>
+#include <utility>
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
@@ -28,18 +29,23 @@ SsspSummary summarize(const Graph& graph, const Sssp& result) {
     const std::uint64_t distance = result.distance[v];
     if (distance == kFar) continue;
     ++sum.reached;
-    sum.sum_distance += distance;
+    if (graph.has_real_weights())
+      sum.sum_real += real_distance(distance);
+    else
+      sum.sum_distance += distance;
     if (sum.farthest != kNoVertex && distance <= sum.max_distance) continue;
     sum.max_distance = distance;
     sum.farthest = v;
   }
-  std::uint64_t sums[] = {sum.reached, sum.sum_distance};
-  throw_if(graph.job().all_reduce(std::span(sums), std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.reached, std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.sum_distance, std::plus<>()));
+  throw_if(graph.job().all_reduce(sum.sum_real, std::plus<>()));
   const std::uint64_t mine = sum.max_distance;
   throw_if(graph.job().all_reduce(sum.max_distance, transport::Max()));
   if (mine != sum.max_distance) sum.farthest = kNoVertex;
   throw_if(graph.job().all_reduce(sum.farthest, transport::Min()));
-  return {sums[0], sums[1], sum.max_distance, sum.farthest};
+  if (graph.has_real_weights()) sum.max_real = real_distance(std::exchange(sum.max_distance, 0));
+  return sum;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
+#include "lengths.hpp"
 #include "restart.hpp"
 
 namespace weft::graph {
@@ -56,7 +57,10 @@ void paper_bfs(const Graph& graph, VertexId source, const RunOptions& options, B
   result.num_steps = depth;
 }
 
-void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result) {
+namespace {
+
+template <class Lengths>
+void run_sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result) {
   VertexArray<std::uint64_t> distance(graph, kFar);
   VertexSet in(graph), out(graph);
   result.num_steps = options.resume_step;
@@ -79,7 +83,7 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
     active = processEdges(
         graph, distance, in, out,
         [](VertexId, std::uint64_t mine, const Neighbors& edges, auto& push) {
-          for (const auto& [to, weight] : edges) push(to, mine + weight);
+          for (const auto& [to, weight] : edges) push(to, Lengths::add(mine, weight));
         },
         [](std::uint64_t& mine, std::uint64_t candidate) { return atomic_min(mine, candidate); },
         options.step);
@@ -88,6 +92,15 @@ void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, 
     options.save(result.num_steps);
   }
   keep();
+}
+
+}  // namespace
+
+void paper_sssp(const Graph& graph, VertexId source, const RunOptions& options, Sssp& result) {
+  if (graph.has_real_weights())
+    run_sssp<RealLengths>(graph, source, options, result);
+  else
+    run_sssp<WholeLengths<std::uint64_t>>(graph, source, options, result);
 }
 
 void paper_pagerank(const Graph& graph, const PageRankOptions& rules, const RunOptions& options,

@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.format = kFormats[(way & 15) % std::size(kFormats)];
   options.wants_weights = (way & 16) != 0;
   options.columns = kColumns[way >> 6];
-  options.weight_scale = (way >> 6) == 3 ? 10 : 1;
+  options.weight_form = {.real = (way >> 6) == 2, .scale = (way >> 6) == 3 ? 10.0 : 1.0};
   std::vector<std::uint64_t> whole, in_parts;
   FileFacts facts;
   {

@@ -3,14 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "graph/programs/algorithms.hpp"
 #include "graph/programs/serial.hpp"
@@ -345,6 +349,52 @@ TEST_CASE("a search alone finds all under every schedule") {
     bfs(graph, 3, options, found);
     const std::vector<std::uint32_t> right = serial::bfs_depths(graph, 3);
     for (VertexId v = 0; v < graph.num_vertices(); ++v) wrong += found.depth[v] != right[v] ? 1 : 0;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("paths over weights with fractions are the shortest, in all bits") {
+  // From tiny to huge ones, and none at all.
+  const std::vector<float> kinds = {0, 1e-40f, 0.1f, 1 / 3.f, 2.5f, 1e9f, 3e38f};
+  std::vector<Edge> edges = some_edges(400, 3000);
+  for (Edge& edge : edges)
+    edge.weight = std::bit_cast<std::uint32_t>(kinds[edge.weight % kinds.size()] *
+                                               (1 + static_cast<float>(edge.weight) / 1000));
+  std::vector<double> right(400, INFINITY);
+  right[3] = 0;
+  for (bool changed = true; std::exchange(changed, false);)
+    for (const Edge& edge : edges) {
+      const double sum = right[edge.source] + std::bit_cast<float>(edge.weight);
+      changed |= sum < right[edge.destination];
+      right[edge.destination] = std::min(right[edge.destination], sum);
+    }
+  const TemporaryFile file(".wgemini");
+  write_binary(file.path(), edges);
+  const int num_ranks = GENERATE(1, 2, 3), num_threads = GENERATE(1, 2);
+  std::atomic<std::uint64_t> wrong{0};
+  on_ranks(num_ranks, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, file.path(),
+                                  {.format = FileFormat::gemini_weighted,
+                                   .weights = Weights::real,
+                                   .threads = num_threads,
+                                   .bind_threads = false});
+    Sssp found(graph);
+    for (const Mode mode : {Mode::automatic, Mode::paper})
+      for (const double delta : {0.0, 1e-300, 1e300}) {
+        RunOptions options;
+        options.mode = mode;
+        options.delta = delta;
+        sssp(graph, 3, options, found);
+        for (VertexId v = graph.first(); v < graph.last(); ++v)
+          wrong += found.distance[v] == kFar ? std::isfinite(right[v])
+                                             : real_distance(found.distance[v]) != right[v];
+        const SsspSummary sum = summarize(graph, found);
+        wrong +=
+            sum.reached != static_cast<std::uint64_t>(std::count_if(
+                               right.begin(), right.end(), [](double d) { return d < INFINITY; }));
+        wrong += sum.max_distance + sum.sum_distance != 0;
+        wrong += sum.max_real != right[sum.farthest];
+      }
   });
   CHECK(wrong == 0);
 }

@@ -273,8 +273,22 @@ class Inputs(command.Command):
         scale = ['--weight-scale', '1e4']
         for name in ('g.wel', 'g.mtx', 'g.csv', 'g.wgemini', 'g.graph'):
             with self.subTest(name=name):
-                self.bad('weight is not a whole number of 32 bits: --weight-scale', 'sssp', name,
+                self.bad('weight is not a whole number of 32 bits: --weights real', 'sssp', name,
                          '--source', '0', ranks=2)
+                real = ['--weights', 'real', '--source', '0']
+                for ranks in (1, 3):
+                    for more in ([], ['--mode', 'paper'], ['--cache']):
+                        said = self.good('sssp', name, *real, '--out', 'r', *more, ranks=ranks)
+                        self.assertRegex(said, r' max_dist=0\.0035\d* at=2 ')
+                        self.good('verify', 'sssp', name, 'r', *real)
+                self.bad('vertex 1: 0.0015 where it is 0.001500000', 'verify', 'sssp', name,
+                         self.write('wrong', '0 0\n1 0.0015\n2 0.0035\n'), *real)
+                self.good('sssp', name, *real, '--out', 'b', '--out-format', 'binary')
+                self.good('verify', 'sssp', name, 'b', *real, '--out-format', 'binary')
+                for copy in ('copy.wgemini', 'copy.wel', 'copy.mtx', 'copy.gr'):
+                    self.good('convert', name, copy, '--weights', 'real')
+                    self.good('verify', 'sssp', copy, 'r', *real)
+                self.bad('--format gemini-weighted', 'convert', name, 'copy.bin', '--weights', 'real')
                 for ranks in (1, 3):
                     self.assertIn(' max_dist=35 at=2 ', self.good('sssp', name, '--source', '0', *scale,
                                                                  '--out', 'r', ranks=ranks))
@@ -288,6 +302,10 @@ class Inputs(command.Command):
                 self.bad('beyond 32 bits: take less', 'sssp', name, '--source', '0', '--weight-scale',
                          '1e10')
         for name in ('whole.wel', 'whole.bin'):
+            said = self.good('sssp', name, '--source', '1', '--weights', 'real', '--out', 'r', '--json')
+            self.assertEqual((20.0, 1), (json.loads(said)['runs'][0]['max_dist'], json.loads(said)['runs'][0]['reached'] - 1))
+            with open(self.path('r')) as file:
+                self.assertEqual('0 -1\n1 0\n2 20\n', file.read())
             self.assertIn(' max_dist=70 ', self.good('sssp', name, '--source', '0', '--weight-scale', '2'))
         # A cache has the weights of its scale.
         for way, far in (([], 35), (['--weight-scale', '2'], 70), ([], 35)):
@@ -297,6 +315,9 @@ class Inputs(command.Command):
             self.assertIn(f' max_depth={far} ', self.good('bfs', 'whole.wel', '--source', '2', '--cache', *way))
         for number in ('0', '-1', 'nan'):
             self.bad(f'found "{number}"', 'sssp', 'g.wel', '--source', '0', '--weight-scale', number)
+        for weight in ('1e39', '1e-46', 'inf', 'nan', '-0.1', 'x'):
+            self.write('wrong.wel', f'0 1 {weight}\n')
+            self.bad('wrong.wel:1: ', 'sssp', 'wrong.wel', '--source', '0', '--weights', 'real', ranks=2)
         self.write('negative.graph', '2 1 1\n2 -1\n1 -1\n')
         self.bad('negative.graph:2: negative weight', 'sssp', 'negative.graph', '--source', '0', ranks=2)
         self.write('negative.csv', 'to,weight,from\n1,-1,0\n')

@@ -347,7 +347,7 @@ TEST_CASE("fields of a table") {
 TEST_CASE("what is rounded of weights, and what is refused") {
   const auto weight = [](double value, double scale) -> std::int64_t {
     Weight found = 0;
-    return to_weight(value, scale, found).ok() ? std::int64_t{found} : -1;
+    return to_weight(value, {.scale = scale}, found).ok() ? std::int64_t{found} : -1;
   };
   CHECK(weight(0, 1) == 0);
   CHECK(weight(4294967295.0, 1) == 4294967295);
@@ -359,8 +359,20 @@ TEST_CASE("what is rounded of weights, and what is refused") {
   CHECK(weight(4294967, 1000) == 4294967000);
   for (const double refused : {0.0004, -1e-9, 4294967.296, double(NAN), double(INFINITY)})
     CHECK(weight(refused, 1000) == -1);
-  CHECK(parse("1 2 3.0\n", {.weighted = true, .weight_scale = 0.5}, true).edges == Edges{1, 2, 2});
-  CHECK(parse("1 2 1e-400\n", {.weighted = true, .weight_scale = 2}, true).status == Code::corrupt);
+  const auto real = [](double value) {
+    Weight found = 0;
+    return to_weight(value, {.real = true}, found).ok() ? real_weight(found) : -1;
+  };
+  CHECK(real(0.1) == 0.1f);
+  CHECK(real(4294967297) == 4294967296.0f);
+  CHECK(real(1e-45) > 0);
+  CHECK_FALSE(std::signbit(real(-0.0)));
+  for (const double refused : {-0.25, 1e39, 1e-46, double(NAN), double(INFINITY)})
+    CHECK(real(refused) == -1);
+  CHECK(parse("1 2 3.0\n", {.weighted = true, .weight_form = {.scale = 0.5}}, true).edges ==
+        Edges{1, 2, 2});
+  CHECK(parse("1 2 1e-400\n", {.weighted = true, .weight_form = {.scale = 2}}, true).status ==
+        Code::corrupt);
 }
 
 TEST_CASE("names number vertices") {

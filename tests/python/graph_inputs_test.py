@@ -105,6 +105,10 @@ class Inputs(unittest.TestCase):
             def tocoo(self):
                 return self
         self.assertEqual(self.distances(Matrix()), [0, 5, 12, -1])
+        Matrix.data = numpy.array([.5, 7.])
+        self.assertEqual(self.distances(Matrix()), [0, .5, 7.5, -1])
+        Matrix.shape = (5, 5)
+        self.assertEqual(self.distances(Matrix()), [0, .5, 7.5, -1, -1])
 
     @unittest.skipIf(networkx is None, "networkx is not installed")
     def test_networkx(self):
@@ -125,8 +129,7 @@ class Inputs(unittest.TestCase):
                 graph.bfs(g, unknown)
         self.assertEqual(graph.shortest_path_length(networkx.DiGraph([(0, 1), (1, 2)]), 0, 2), 2)
         self.assertEqual(graph.number_connected_components(networkx.empty_graph(3)), 3)
-        with self.assertRaisesRegex(ValueError, "weights"):
-            graph.Graph(networkx.Graph([(0, 1, {"weight": .5})]))
+        self.assertEqual(self.distances(networkx.Graph([(0, 1, {"weight": .5})])), [0, .5])
 
 
 class Files(unittest.TestCase):
@@ -155,6 +158,13 @@ class Files(unittest.TestCase):
         path = self.write("w.csv", b"minutes,from,to\n0.5,0,1\n1.5,1,2\n")
         g = graph.Graph.from_file(path, weight_scale=10, columns="from,to,minutes")
         self.assertEqual(graph.single_source_dijkstra_path_length(g, 0).tolist(), [0, 5, 20])
+        g = graph.Graph.from_file(path, weights="real", columns="from,to,minutes")
+        self.assertEqual(graph.single_source_dijkstra_path_length(g, 0).tolist(), [0, .5, 2])
+        self.assertEqual(graph.single_source_dijkstra_path_length(g, 2).tolist(), [-1, -1, 0])
+        with graph.Graph.from_file(path, weights="real", columns="from,to,minutes", named=True) as g:
+            self.assertEqual(graph.shortest_path_length(g, "0", "2", "weight"), 2)
+        with self.assertRaisesRegex(ValueError, "weights is 'file'"):
+            graph.Graph.from_file(path, weights="file")
         g = graph.Graph.from_file(path, columns="from,to", weights=False)
         self.assertEqual(graph.single_source_dijkstra_path_length(g, 0).tolist(), [0, 1, 2])
         self.assertEqual(graph.triangles(g).tolist(), [0, 0, 0])

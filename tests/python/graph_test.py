@@ -91,7 +91,9 @@ class Small(unittest.TestCase):
 
     def test_wrong(self):
         for wrong, words in (([(0, -1)], "one is -1"), ([(0, 1.5)], "one is 1.5"), ([(0, 2**32)], "one is"),
-                             ([1, 2, 3], "shape"), ([(0, 1, -1)], "weights"), ([(0, 1, .5)], "weights"),
+                             ([1, 2, 3], "shape"), ([(0, 1, -1)], "weights"), ([(0, 1, -.5)], "one is -0.5"),
+                             ([(0, 1, .5), (0, 1, 1e39)], r"one is 1e\+39"), ([(0, 1, numpy.nan)], "one is nan"),
+                             ([(0, 1, numpy.inf)], "one is inf"),
                              (numpy.array([(0, numpy.nan)]), "one is nan"),
                              ((numpy.array([0, 1]), numpy.array([1])), "2 sources and 1 targets")):
             with self.assertRaisesRegex(ValueError, words):

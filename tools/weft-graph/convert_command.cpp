@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "commands.hpp"
 #include "graph/load/edge_writer.hpp"
@@ -15,7 +16,9 @@ namespace {
 // The edges of all files of a conversion, in parts, so that only one of them is in memory.
 class ConvertedEdges {
  public:
-  explicit ConvertedEdges(bool weighted) : weighted_(weighted) {}
+  // Without a form the edges have no weights.
+  explicit ConvertedEdges(const std::optional<WeightForm>& form)
+      : weighted_(form), form_(form.value_or(WeightForm())) {}
 
   Status open(const ConvertArguments& arguments) {
     InputFiles files;
@@ -38,7 +41,7 @@ class ConvertedEdges {
       status = sources_.back()->inspect({.format = arguments.from_format,
                                          .wants_weights = weighted_,
                                          .columns = arguments.columns,
-                                         .weight_scale = arguments.weight_scale,
+                                         .weight_form = form_,
                                          .names = named ? &names_ : nullptr},
                                         facts);
       if (status.ok()) status = sources_.back()->open(facts);
@@ -104,6 +107,7 @@ class ConvertedEdges {
   }
 
   bool weighted_;
+  WeightForm form_;
   std::vector<std::unique_ptr<FileSource>> sources_;
   std::vector<FileFacts> facts_;
   VertexNames names_;
@@ -119,7 +123,11 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
   if (status.ok()) status = EdgeWriter::format_of(arguments.to, format);
   if (status.ok()) status = check_effects(arguments, format);
   if (!status.ok()) return status;
-  ConvertedEdges converted(arguments.weights == Weights::file && EdgeWriter::has_weights(format));
+  const bool real = arguments.weights == Weights::real;
+  std::optional<WeightForm> form;
+  if ((real || arguments.weights == Weights::file) && EdgeWriter::has_weights(format))
+    form = {.real = real, .scale = arguments.weight_scale};
+  ConvertedEdges converted(form);
   status = converted.open(arguments);
   std::uint64_t num_edges = 0;
   if (status.ok() && EdgeWriter::needs_sizes(format))
@@ -127,7 +135,7 @@ Status convert(transport::Job& job, const ConvertArguments& arguments) {
       num_edges += edges.size();
       return Status();
     });
-  EdgeWriter writer(arguments.to, format);
+  EdgeWriter writer(arguments.to, format, real);
   if (status.ok()) status = writer.open(converted.num_vertices(), num_edges);
   if (status.ok())
     status = converted.read([&](EdgeStore& edges) {

@@ -71,6 +71,10 @@ Status check_effects(int num_processes, const InfoArguments& arguments) {
 }
 
 Status check_effects(const ConvertArguments& arguments, FileFormat format) {
+  if (arguments.weights == Weights::real && format == FileFormat::paper_binary)
+    return {Code::bad_argument,
+            "--weights real: the weights of format paper are whole numbers: --format "
+            "gemini-weighted has floats"};
   return check(
       arguments.given,
       {{"--weights", EdgeWriter::has_weights(format),

@@ -25,8 +25,10 @@ const std::vector<std::pair<std::string, FileFormat>> kFormats = {
     {"el", FileFormat::edge_list},         {"wel", FileFormat::weighted_edge_list},
     {"mtx", FileFormat::matrix_market},    {"gr", FileFormat::dimacs},
     {"metis", FileFormat::metis}};
-const std::vector<std::pair<std::string, Weights>> kWeights = {
-    {"none", Weights::none}, {"file", Weights::file}, {"hash", Weights::hash}};
+const std::vector<std::pair<std::string, Weights>> kWeights = {{"none", Weights::none},
+                                                               {"file", Weights::file},
+                                                               {"real", Weights::real},
+                                                               {"hash", Weights::hash}};
 
 void add_file(cli::Command& command, std::string& graph, LoadOptions& load) {
   command
@@ -69,8 +71,10 @@ void add_algorithm(cli::Command& command, RunArguments& arguments) {
   add_file(command, arguments.graph, arguments.load);
   const std::string& name = arguments.algorithm;
   if (name == "sssp")
-    command.choice("--weights", arguments.load.weights, kWeights,
-                   "weights of edges: those of the file, 1, or hashed");
+    command.choice(
+        "--weights", arguments.load.weights, kWeights,
+        "file: those of the file, whole numbers; real: with fractions, as floats; none: 1; "
+        "hash: 1 to 255");
   if (name == "sssp")
     command
         .option("--weight-scale", arguments.load.weight_scale,
@@ -287,8 +291,10 @@ int main(int argc, char** argv) {
       .option("--weight-scale", conversion.weight_scale,
               "weights of the file are multiplied by it and rounded; 1: whole numbers alone")
       .positive();
-  convert_command.choice("--weights", conversion.weights, kWeights,
-                         "weights of edges: those of the file, 1, or hashed");
+  convert_command.choice(
+      "--weights", conversion.weights, kWeights,
+      "file: those of the file, whole numbers; real: with fractions, as floats; none: 1; "
+      "hash: 1 to 255");
 
   GenerateArguments generation;
   cli::Command& generate_command = app.command("generate", "generates a graph");

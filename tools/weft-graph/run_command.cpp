@@ -57,10 +57,15 @@ Json describe(const Graph& graph, const Bfs& result) {
 }
 Json describe(const Graph& graph, const Sssp& result) {
   const SsspSummary sum = summarize(graph, result);
-  return {{"reached", sum.reached},
-          {"sum_dist", sum.sum_distance},
-          {"max_dist", sum.max_distance},
-          {"at", shown(graph, sum.farthest)}};
+  Json about = {{"reached", sum.reached},
+                {"sum_dist", sum.sum_distance},
+                {"max_dist", sum.max_distance},
+                {"at", shown(graph, sum.farthest)}};
+  if (graph.has_real_weights()) {
+    about["sum_dist"] = sum.sum_real;
+    about["max_dist"] = sum.max_real;
+  }
+  return about;
 }
 Json describe(const Graph& graph, const Wcc& result) {
   const WccSummary sum = summarize(graph, result);

@@ -23,9 +23,13 @@ inline std::vector<Parts> columns_of(const Graph& graph, const Sssp& result) {
   return {parts_of(graph, result.distance)};
 }
 inline bool is_possible(const Graph& graph, const Sssp& result, VertexId v, std::uint32_t) {
+  if (result.distance[v] == kFar) return true;
+  if (graph.has_real_weights()) {
+    const double distance = real_distance(result.distance[v]);
+    return distance >= 0 && std::isfinite(distance);
+  }
   // No path has more edges than there are vertices.
-  return result.distance[v] == kFar ||
-         result.distance[v] / std::numeric_limits<Weight>::max() <= graph.num_vertices();
+  return result.distance[v] / std::numeric_limits<Weight>::max() <= graph.num_vertices();
 }
 
 inline std::vector<Parts> columns_of(const Graph& graph, const Wcc& result) {

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "commands.hpp"
@@ -63,7 +66,7 @@ class ResultReader {
   static bool take(Fields& fields, T* value) {
     std::string_view word;
     if (!fields.next(word) || word.empty()) return false;
-    if (std::is_integral_v<T> && word == "-1") {
+    if (word == "-1") {
       std::memset(value, 0xff, sizeof *value);
       return true;
     }
@@ -133,6 +136,26 @@ Status check_same(const Graph& graph, const std::vector<T>& right, bool are_vert
   return reader.end();
 }
 
+// Distances over real weights, of which text and binary have all bits.
+Status check_real_distances(const Graph& graph, const std::vector<std::uint64_t>& right,
+                            ResultReader& reader) {
+  const auto shown = [](std::uint64_t bits) {
+    char digits[40];
+    return bits == kFar
+               ? std::string("-1")
+               : std::string(digits,
+                             std::to_chars(digits, std::end(digits), real_distance(bits)).ptr);
+  };
+  for (VertexId v = 0; v < graph.num_vertices(); ++v) {
+    double value = 0;
+    const Status status = reader.next(v, &value);
+    if (!status.ok()) return status;
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    if (bits != right[v]) return differs(v, shown(bits) + " where it is " + shown(right[v]));
+  }
+  return reader.end();
+}
+
 // Sums, whose last bits depend on their order.
 constexpr double kLastBits = 1e-9;
 // In 4 bytes a share is off by 2^-23 at most, the same way in each iteration, of which a part goes
@@ -180,6 +203,8 @@ Status verify_result(transport::Job& job, const VerifyArguments& arguments) {
   if (!status.ok()) return status;
   if (algorithm == "bfs")
     status = check_bfs(graph, sources[0], reader);
+  else if (algorithm == "sssp" && graph.has_real_weights())
+    status = check_real_distances(graph, serial::sssp_distances(graph, sources[0]), reader);
   else if (algorithm == "sssp")
     status = check_same(graph, serial::sssp_distances(graph, sources[0]), false, reader);
   else if (algorithm == "wcc")

@@ -5,14 +5,14 @@ EPSILON = 1e-4  # of the right value
 UNREACHED = 9223372036854775807  # in BFS
 
 
-def first_difference(algorithm, reference, result, weight_scale=1):
+def first_difference(algorithm, reference, result):
     """What is wrong with the result, of the first vertex by the reference's order; None if nothing is."""
     value_of = _VALUES.get(algorithm, int)
     found = {}
     with open(result, encoding='utf-8') as file:
         for line in file:
             words = line.split()
-            found[int(words[0])] = _given(algorithm, words[1], weight_scale)
+            found[int(words[0])] = _given(algorithm, words[1])
     components = _Components()
     num_expected = 0
     with open(reference, encoding='utf-8') as file:
@@ -54,11 +54,11 @@ class _Components:
 _VALUES = {'pr': float, 'lcc': float, 'sssp': float}
 
 
-def _given(algorithm, word, weight_scale):
+def _given(algorithm, word):
     if algorithm == 'bfs':
         return UNREACHED if word == '-1' else int(word)
     if algorithm == 'sssp':
-        return math.inf if word == '-1' else int(word) / weight_scale
+        return math.inf if word == '-1' else float(word)
     return _VALUES.get(algorithm, int)(word)
 
 

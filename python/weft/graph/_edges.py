@@ -24,6 +24,22 @@ def largest_of(values: Column, what: str, end: int) -> int:
     return int(most)
 
 
+def _has_fractions(values: Column) -> bool:
+    if values.dtype.kind != "f":
+        return False
+    blocks = (values[first:first + _BLOCK_EDGES] for first in range(0, len(values), _BLOCK_EDGES))
+    return any(bool((block != numpy.floor(block)).any()) for block in blocks)
+
+
+def _floats_of(weights: Column) -> Column:
+    with numpy.errstate(over="ignore"):
+        floats = weights.astype("<f4")
+    wrong = weights[~(numpy.isfinite(floats) & (weights >= 0) & ((floats > 0) | (weights == 0)))]  # nan, too
+    if wrong.size:
+        raise ValueError(f"weights with fractions are floats from 0, and one is {wrong[0]}")
+    return floats + numpy.float32(0)  # of -0, too
+
+
 class Edges:
     """Of which each block is checked as it is read. num_vertices: at least; one more than the
     largest vertex may be more. nodes: the vertices' names, or None. directed: None: not known."""
@@ -34,6 +50,8 @@ class Edges:
         #: All True: they need no place.
         self.weights = None if weights is not None and weights.dtype == bool else weights
         self.num_edges = 0
+        #: Some have fractions: all are written as floats.
+        self.has_real_weights = self.weights is not None and _has_fractions(self.weights)
         #: A vertex of an edge is less.
         self.end = num_vertices or _MOST_VERTICES
 
@@ -50,7 +68,9 @@ class Edges:
             for number, column in enumerate((sources, targets)):
                 num_vertices = max(num_vertices, 1 + largest_of(column, "the vertices", self.end))
                 rows[:num, number] = column
-            if self.weights is not None:
+            if self.weights is not None and self.has_real_weights:
+                rows[:num, 2] = _floats_of(self.weights[first:last]).view("<u4")
+            elif self.weights is not None:
                 weights = self.weights[first:last]
                 largest_of(weights, "the weights", 2**32)
                 rows[:num, 2] = weights

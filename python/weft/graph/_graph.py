@@ -29,19 +29,21 @@ class Graph:
     edges: an array of two columns, or of three with weights; a pair of arrays, sources and targets;
     a scipy.sparse matrix, whose stored entries are edges and their weights; or a NetworkX graph.
     Their values are taken now: later changes of an array do not matter.
-    weights: one for each edge, whole numbers of 32 bits; shortest paths use them. None: those that
-    come with the edges; False: none. For a NetworkX graph: the name of the attribute that they are,
+    weights: one for each edge, from 0: whole numbers of 32 bits, or where some have fractions floats;
+    shortest paths use them. None: those that come with the edges; False: none. For a NetworkX graph: the name of the attribute that they are,
     by itself "weight"; an edge without it weighs 1.
     num_vertices: by itself one more than the largest vertex of an edge.
     directed: False: edges lead both ways. By itself as a NetworkX graph is, True for others.
     cache: False: the first call leaves no rows in TMPDIR, which later calls read faster.
 
     nodes: the vertices' names in their order: range(num_vertices), or a list.
+    has_real_weights: they are floats, and distances are.
     """
 
     num_vertices: int
     num_edges: int
     directed: bool
+    has_real_weights: bool
     nodes: Sequence[Any]
     _words: list[str]
     _weight_words: list[str]
@@ -62,8 +64,9 @@ class Graph:
                 self.close()
                 raise
             os.link(self._path, self._path + _FOR_SSSP)
-        self._words = ["--format", "gemini" if made.weights is None else "paper"]
-        self._weight_words = ["--weights", "none"] if made.weights is None else []
+        self.has_real_weights = made.has_real_weights
+        self._words = ["--format", self._own_format(made.weights is not None)]
+        self._weight_words = ["--weights", "none"] if made.weights is None else self._real_words()
         self.num_vertices = max(self._in_file, made.num_vertices)
         if num_vertices is not None:
             if num_vertices < self.num_vertices:
@@ -77,7 +80,7 @@ class Graph:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, directed: bool = True,
                   format: str | None = None, also: Iterable[str | os.PathLike[str]] = (),
-                  columns: str | None = None, named: bool = False, weights: bool = True,
+                  columns: str | None = None, named: bool = False, weights: bool | str = True,
                   weight_scale: float | None = None, cache: bool = False) -> Graph:
         """The graph of any file that weft-graph reads, or a folder of them. Its options are
         described in docs/use/graph.md:
@@ -86,8 +89,9 @@ class Graph:
         columns: of a table, "source,target" or "source,target,weight".
         named: vertices are any words, which nodes then has: a copy of the graph with numbers, of 12
         bytes an edge (8 without weights), is made in TMPDIR.
-        weights: False: those of the file are not looked at. weight_scale: they are multiplied by it
-        and rounded; distances are as many times those of the file.
+        weights: False: those of the file are not looked at; "real": they have fractions, and are
+        floats. weight_scale: they are multiplied by it and rounded; distances are as many times those
+        of the file.
         cache: the first call leaves rows beside the file, in PATH.weft-cache, or named, in TMPDIR;
         later calls read these, which is faster. Shortest paths by weights read a file of directed
         edges itself, as they need other rows.
@@ -101,12 +105,17 @@ class Graph:
         how = [] if columns is None else ["--columns", columns]
         for more in also:
             how += ["--also", os.path.abspath(more)]
-        scale = [] if weight_scale is None or not weights else ["--weight-scale", repr(weight_scale)]
+        if isinstance(weights, str) and weights != "real":
+            raise ValueError(f'weights is {weights!r}: True, False or "real" can be')
+        graph.has_real_weights = weights == "real"
+        scale = graph._real_words()
+        if weight_scale is not None and weights:
+            scale += ["--weight-scale", repr(weight_scale)]
         nodes = None
         if named:
             graph._path, names = graph._new_path("edges"), graph._new_path("names")
-            graph._words = ["--format", "paper" if weights else "gemini"]
-            graph._weight_words = [] if weights else ["--weights", "none"]
+            graph._words = ["--format", graph._own_format(bool(weights))]
+            graph._weight_words = graph._real_words() if weights else ["--weights", "none"]
             told = _run([command("weft-graph"), "convert", path, graph._path, "--names", names,
                          *graph._words, *how, *scale,
                          *([] if format is None else ["--from-format", format])])
@@ -129,6 +138,12 @@ class Graph:
         graph.num_vertices = graph._in_file if nodes is None else len(nodes)
         graph._name(nodes)
         return graph
+
+    def _own_format(self, weighted: bool) -> str:
+        return "gemini-weighted" if self.has_real_weights else "paper" if weighted else "gemini"
+
+    def _real_words(self) -> list[str]:
+        return ["--weights", "real"] if self.has_real_weights else []
 
     def _facts(self) -> subprocess.CompletedProcess[str]:
         return _run([command("weft-graph"), "info", self._path, "--json", *self._words])

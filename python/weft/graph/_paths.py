@@ -42,24 +42,31 @@ def single_source_shortest_path_length(graph: GraphLike, source: Any, *, process
 
 
 def single_source_dijkstra_path_length(graph: GraphLike, source: Any, *, processes: int = 1,
-                                       threads: int | None = None) -> Integers:
+                                       threads: int | None = None
+                                       ) -> Integers | NDArray[numpy.float64]:
     """The least sum of weights of a path to each vertex from source; -1: not reached. Without
-    weights each edge has 1."""
+    weights each edge has 1. Floats if weights have fractions."""
     graph = graph_of(graph)
     source = graph.number_of(source, "the source")
+    lengths: Integers | NDArray[numpy.float64]
     if source >= graph._in_file:
-        lengths = numpy.full(graph.num_vertices, -1, numpy.int64)
+        lengths = numpy.full(graph.num_vertices, -1, "f8" if graph.has_real_weights else "i8")
         lengths[source] = 0
         return lengths
-    found, _ = graph._call("sssp", ["--source", str(source)], "<u8", processes, threads)
-    lengths = padded(graph, signed(found), -1)
+    found, _ = graph._call("sssp", ["--source", str(source)],
+                           "<f8" if graph.has_real_weights else "<u8", processes, threads)
+    if graph.has_real_weights:
+        found[numpy.isnan(found)] = -1
+    else:
+        found = signed(found)
+    lengths = padded(graph, found, -1)
     return lengths
 
 
 def shortest_path_length(graph: GraphLike, source: Any, target: Any = None,
                          weight: str | None = None, *, processes: int = 1,
                          threads: int | None = None) -> Any:
-    """From source to target, an int, or to every vertex, an array; -1: not reached. weight: None
+    """From source to target, a number, or to every vertex, an array; -1: not reached. weight: None
     counts edges; anything else sums weights, as NetworkX does by the name of an attribute."""
     graph = graph_of(graph)
     if target is not None:
@@ -67,7 +74,7 @@ def shortest_path_length(graph: GraphLike, source: Any, target: Any = None,
     lengths = (single_source_shortest_path_length if weight is None
                else single_source_dijkstra_path_length)(graph, source, processes=processes,
                                                         threads=threads)
-    return lengths if target is None else int(lengths[target])
+    return lengths if target is None else lengths[target].item()
 
 
 def betweenness_centrality(graph: GraphLike, k: int | None = None, normalized: bool = True,

@@ -3,6 +3,7 @@
 // throw weft::Error as processEdges does. Results are values of the rank's own vertices, the same
 // with any number of ranks and threads (but for the last bits of PageRank and betweenness);
 // summarize() adds up those of all ranks, and is collective.
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -30,7 +31,7 @@ inline constexpr std::uint64_t kFar = std::numeric_limits<std::uint64_t>::max();
 struct RunOptions {
   Mode mode = Mode::automatic;
   StepOptions step;
-  std::uint32_t delta = 0;  // width of a bucket of sssp; 0: by the graph
+  double delta = 0;  // width of a bucket of sssp; 0: by the graph
   // Edges of other ranks that lcc and triangles have in memory at once; of one vertex all.
   std::size_t edges_at_once = std::size_t{1} << 22;
   // Rank 0 calls it during long runs, once a second.
@@ -61,15 +62,21 @@ struct BfsSummary {
 };
 WEFT_API BfsSummary summarize(const Graph& graph, const Bfs& result);
 
-// Shortest paths from one source.
+// Shortest paths from one source. Over real weights a path's length is the sum from the source on,
+// each addition rounded to a double, and the least of those is the same in every run.
+constexpr double real_distance(std::uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
 struct Sssp {
   explicit Sssp(const Graph& graph) : distance(graph) {}
-  OwnedArray<std::uint64_t> distance;  // kFar: not reached
+  // kFar: not reached. Over real weights the bits of a double, whose order is the same:
+  // real_distance().
+  OwnedArray<std::uint64_t> distance;
   std::uint32_t num_steps = 0;
 };
 struct SsspSummary {
-  std::uint64_t reached = 0, sum_distance = 0, max_distance = 0;
-  VertexId farthest = kNoVertex;  // a vertex at the largest distance
+  std::uint64_t reached = 0;
+  std::uint64_t sum_distance = 0, max_distance = 0;  // over whole weights
+  double sum_real = 0, max_real = 0;                 // over real ones
+  VertexId farthest = kNoVertex;                     // a vertex at the largest distance
 };
 WEFT_API SsspSummary summarize(const Graph& graph, const Sssp& result);
 

@@ -27,7 +27,7 @@ enum class FileFormat {
   automatic,        // of a file that is read, by its content; of one that is written, by its name
   paper_binary,     // u32 source, u32 destination, u32 value
   gemini_binary,    // u32 source, u32 destination
-  gemini_weighted,  // u32 source, u32 destination, f32 weight (a whole number)
+  gemini_weighted,  // u32 source, u32 destination, f32 weight
   edge_list,        // lines "source destination [weight] [ignored]"; # and % begin comments
   weighted_edge_list,  // lines "source destination weight"
   matrix_market,       // coordinate, any field, square, general, symmetric or hermitian
@@ -37,8 +37,9 @@ enum class FileFormat {
 
 enum class Weights {
   none,  // every edge weighs 1 and no memory is spent on it
-  file,  // the weights of the file; 1 if its format has none
+  file,  // the weights of the file, whole numbers; 1 if its format has none
   hash,  // 1 to 255 by a hash of the two end points, the same in both directions
+  real,  // those of the file, with fractions, as floats: real_weight()
 };
 
 // The weight by hash, as in docs/use/graph.md.
@@ -85,8 +86,8 @@ struct LoadOptions {
   // Of a table: "source,destination[,weight]", by name or by number from 1. Empty: by names that
   // are known, or the first two.
   std::string columns = {};
-  // Weights of the file are multiplied by it and rounded to the nearest whole number; with 1 what
-  // is no whole number is refused.
+  // With Weights::file: they are multiplied by it and rounded to the nearest whole number; with 1
+  // what is no whole number is refused.
   double weight_scale = 1;
   // The vertices of an edge list or a table are any words, and get numbers in their order;
   // Graph::names() has them.
@@ -155,7 +156,7 @@ struct Rows {
 
 // Facts on the edges of all ranks, by which programs choose their algorithm.
 struct EdgeFacts {
-  Weight largest_weight = 1;
+  double largest_weight = 1;
   // Edges out of the vertex that an edge leaves, in the mean over all edges: 4 on a grid, hundreds
   // on graphs that have hubs.
   double mean_degree = 0;
@@ -180,6 +181,7 @@ class WEFT_API Graph {
     return num_edges_;
   }  // of all ranks, with mirrored ones
   bool undirected() const noexcept { return undirected_; }
+  bool has_real_weights() const noexcept { return has_real_weights_; }  // floats
   const EdgeFacts& edge_facts() const noexcept { return edge_facts_; }
   // In rank 0, the names of the vertices; null: they have none, and in other ranks.
   const VertexNames* names() const noexcept { return names_.get(); }
@@ -218,7 +220,7 @@ class WEFT_API Graph {
   std::unique_ptr<Team> team_;
   VertexId num_vertices_ = 0;
   std::uint64_t num_edges_ = 0;
-  bool undirected_ = false;
+  bool undirected_ = false, has_real_weights_ = false;
   EdgeFacts edge_facts_;
   std::shared_ptr<VertexNames> names_;
   std::vector<VertexId> cut_;

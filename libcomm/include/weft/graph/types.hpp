@@ -1,6 +1,7 @@
 #pragma once
 // The types of vertices, edges and weights of a graph. Included by the other headers of weft/graph.
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -18,7 +19,10 @@ using VertexId = std::uint64_t;
 #else
 using VertexId = std::uint32_t;
 #endif
+// Of an edge, from 0: a whole number, or in a graph of Weights::real the bits of a float, whose
+// order is the same.
 using Weight = std::uint32_t;
+constexpr float real_weight(Weight bits) noexcept { return std::bit_cast<float>(bits); }
 
 inline constexpr VertexId kNoVertex = std::numeric_limits<VertexId>::max();
 

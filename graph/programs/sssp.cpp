@@ -12,7 +12,7 @@ namespace {
 // the same power.
 double bucket_width(const EdgeFacts& edges) {
   const double share =
-      std::clamp(0.031 * std::pow(16 / std::max(1.0, edges.mean_degree), 3), 0.031, 16.0);
+      std::clamp(0.014 * std::pow(16 / std::max(1.0, edges.mean_degree), 2.5), 0.014, 16.0);
   return share * edges.largest_weight;
 }
 

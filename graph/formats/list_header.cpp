@@ -209,6 +209,7 @@ class ListHead {
       const bool has_no_weights = header_.has_no_weights;
       take(0, 1, is_third ? 2 : kNoColumn);
       header_.has_no_weights = has_no_weights;
+      if (!is_third) rules_.columns = 2;
       return Code::ok;
     }
     text::Cursor cursor = text::cursor_of(line);

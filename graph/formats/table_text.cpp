@@ -94,6 +94,10 @@ Status parse_table_line(std::string_view line, const TextRules& rules, VertexNam
     if (count == rules.weight) weight_text = field;
   }
   if (fields.is_wrong()) return text::wrong("a quote without its other one", line);
+  if (std::string_view more; rules.columns == 2 && edges.weighted() && fields.next(more))
+    return text::wrong(
+        "more than two columns, where the first edge has no weight (--weights none passes over it)",
+        line);
   const bool lacks_weight = weighted && count == last && last == rules.weight;
   if (count <= last && !(lacks_weight && !rules.needs_weights))
     return text::wrong(

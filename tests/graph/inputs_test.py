@@ -318,6 +318,9 @@ class Inputs(command.Command):
         for weight in ('1e39', '1e-46', 'inf', 'nan', '-0.1', 'x'):
             self.write('wrong.wel', f'0 1 {weight}\n')
             self.bad('wrong.wel:1: ', 'sssp', 'wrong.wel', '--source', '0', '--weights', 'real', ranks=2)
+        self.write('late.csv', 'ann,bob\nbob,carl,0.5\n')
+        self.bad('late.csv:2: more than two columns', 'sssp', 'late.csv', '--named', '--source', 'ann', ranks=2)
+        self.good('sssp', 'late.csv', '--named', '--source', 'ann', '--weights', 'none')
         self.write('negative.graph', '2 1 1\n2 -1\n1 -1\n')
         self.bad('negative.graph:2: negative weight', 'sssp', 'negative.graph', '--source', '0', ranks=2)
         self.write('negative.csv', 'to,weight,from\n1,-1,0\n')

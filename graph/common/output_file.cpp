@@ -63,6 +63,24 @@ Status OutputFile::write(const void* data, std::size_t bytes) {
   return Code::ok;
 }
 
+Status OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
+  const char* const from = static_cast<const char*>(data);
+  for (std::size_t at = 0; at < bytes;) {
+    const ssize_t done =
+        ::pwrite(descriptor_, from + at, bytes - at, static_cast<off_t>(offset + at));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return failed("write it");
+    at += static_cast<std::size_t>(done);
+  }
+  return Code::ok;
+}
+
+Status OutputFile::seek(std::uint64_t offset) {
+  const Status status = flush();
+  if (!status.ok() || lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) >= 0) return status;
+  return failed("write it");
+}
+
 Status OutputFile::flush() {
   for (std::size_t at = 0; at < block_.size();) {
     const ssize_t done = ::write(descriptor_, block_.data() + at, block_.size() - at);

@@ -3,6 +3,7 @@
 // (O_TMPFILE) if the file system can, so that a killed process leaves nothing behind; else under a
 // temporary name in the same folder.
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,10 @@ class OutputFile {
   // not_permitted or no_memory (the disk is full), naming the file and why.
   Status open();
   Status write(const void* data, std::size_t bytes);
+  // Elsewhere, without moving on.
+  Status write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+  // Goes on there.
+  Status seek(std::uint64_t offset);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
   // Flushes the data to the disk, so that they survive a crash of the machine.
   Status sync();

@@ -116,26 +116,41 @@ CacheWriter::CacheWriter(const std::string& path, const CacheHeader& header)
   if (status_.ok()) status_ = file_.write(&header, sizeof header);
 }
 
-void CacheWriter::write(const void* data, std::size_t bytes) {
-  const auto* const from = static_cast<const std::byte*>(data);
+void CacheWriter::Blocks::add(const std::byte* from, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes;) {
-    const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block_);
-    crc_ = add_crc(crc_, from + at, taken);
+    const std::size_t taken = std::min<std::size_t>(bytes - at, kCacheBlockBytes - in_block);
+    crc = add_crc(crc, from + at, taken);
     at += taken;
-    in_block_ += taken;
-    if (in_block_ == kCacheBlockBytes) end_block();
+    in_block += taken;
+    if (in_block == kCacheBlockBytes) end_block();
   }
+}
+
+void CacheWriter::Blocks::end_block() {
+  sums.push_back(crc);
+  crc = 0;
+  in_block = 0;
+}
+
+void CacheWriter::write(const void* data, std::size_t bytes) {
+  blocks_.add(static_cast<const std::byte*>(data), bytes);
   position_ += bytes;
   if (status_.ok()) status_ = file_.write(data, bytes);
 }
 
 void CacheWriter::write(transport::Job& job, const Parts& parts) {
+  for_pieces(job, parts, [&](const std::byte* piece, std::size_t bytes) { write(piece, bytes); });
+}
+
+// visit(bytes) of all ranks' values, in order.
+template <class Visit>
+void CacheWriter::for_pieces(transport::Job& job, const Parts& parts, Visit&& visit) {
   std::vector<std::byte> piece(kPieceBytes);
   const std::uint64_t end = parts.begins.back();
   for (std::uint64_t first = 0; first < end && status_.ok();) {
     const std::size_t count = std::min<std::uint64_t>(end - first, kPieceBytes / parts.value_bytes);
     status_ = gather(job, parts, first, count, piece.data());
-    write(piece.data(), count * parts.value_bytes);
+    visit(piece.data(), count * parts.value_bytes);
     first += count;
   }
 }
@@ -145,15 +160,41 @@ void CacheWriter::begin_vertices(bool out) {
   write(zeros, header_.vertices_at(out) - position_);
 }
 
-void CacheWriter::end_block() {
-  sums_.push_back(crc_);
-  crc_ = 0;
-  in_block_ = 0;
+void CacheWriter::write_weights(transport::Job& job, const Parts& parts, bool out) {
+  if (weights_.position == 0) {
+    weights_.position = header_.weights_at(out);
+    const std::size_t before = (weights_.position - sizeof(CacheHeader)) % kCacheBlockBytes;
+    weights_.num_waiting = before == 0 ? 0 : kCacheBlockBytes - before;
+  }
+  for_pieces(job, parts, [&](const std::byte* piece, std::size_t bytes) {
+    if (status_.ok()) status_ = file_.write_at(weights_.position, piece, bytes);
+    weights_.position += bytes;
+    std::vector<std::byte>& waiting = weights_.waiting;
+    const std::size_t first = std::min(bytes, weights_.num_waiting - waiting.size());
+    waiting.insert(waiting.end(), piece, piece + first);
+    weights_.blocks.add(piece + first, bytes - first);
+  });
+}
+
+void CacheWriter::end_weights() {
+  if (weights_.position == 0) return;
+  blocks_.add(weights_.waiting.data(), weights_.waiting.size());
+  // What did not wait begins a block.
+  Blocks& more = weights_.blocks;
+  blocks_.sums.insert(blocks_.sums.end(), more.sums.begin(), more.sums.end());
+  if (more.in_block > 0) {
+    blocks_.crc = more.crc;
+    blocks_.in_block = more.in_block;
+  }
+  position_ = weights_.position;
+  if (status_.ok()) status_ = file_.seek(position_);
+  weights_ = {};
 }
 
 Status CacheWriter::commit() {
-  if (in_block_ > 0) end_block();
-  if (status_.ok()) status_ = file_.write(sums_.data(), sums_.size() * sizeof(std::uint32_t));
+  if (blocks_.in_block > 0) blocks_.end_block();
+  const std::vector<std::uint32_t>& sums = blocks_.sums;
+  if (status_.ok()) status_ = file_.write(sums.data(), sums.size() * sizeof(std::uint32_t));
   if (status_.ok()) status_ = file_.commit();
   return status_;
 }

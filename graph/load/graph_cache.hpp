@@ -102,19 +102,40 @@ class CacheWriter {
   void write(transport::Job& job, const Parts& parts);
   // Between the degrees and the other ends of the rows.
   void begin_vertices(bool out);
+  // The next weights of rows, which lie behind all other ends. These may be written before and
+  // after; end_weights goes on behind the weights.
+  void write_weights(transport::Job& job, const Parts& parts, bool out);
+  void end_weights();
   // Completes the file and gives it its name; without it, none is left.
   Status commit();
 
  private:
-  void end_block();
+  template <class Visit>
+  void for_pieces(transport::Job& job, const Parts& parts, Visit&& visit);
+
+  // The CRCs of blocks that are written in order.
+  struct Blocks {
+    void add(const std::byte* from, std::size_t bytes);
+    void end_block();
+    std::uint32_t crc = 0;
+    std::size_t in_block = 0;
+    std::vector<std::uint32_t> sums;
+  };
+  // Weights, behind a place that the rest has not come to. They may begin in the block in which the
+  // other ends end, so that their first bytes wait for those.
+  struct WeightStream {
+    std::uint64_t position = 0;  // 0: none was written
+    std::size_t num_waiting = 0;
+    std::vector<std::byte> waiting;
+    Blocks blocks;
+  };
 
   CacheHeader header_;
   OutputFile file_;
   Status status_;
   std::uint64_t position_ = sizeof(CacheHeader);
-  std::uint32_t crc_ = 0;
-  std::size_t in_block_ = 0;
-  std::vector<std::uint32_t> sums_;
+  Blocks blocks_;
+  WeightStream weights_;
 };
 
 // Collective, the same result everywhere. Rank 0 writes; after an error the file is what it was.

@@ -131,9 +131,6 @@ class Loader {
       status = {Code::bad_argument, "shares: one number above 0 for each of the " +
                                         std::to_string(job_.size()) + " processes, not " +
                                         std::to_string(options_.shares.size())};
-    if (options_.stream && options_.weights != Weights::none)
-      status = {Code::bad_argument,
-                path_ + ": with --stream every edge weighs 1 (sssp: --weights none)"};
     throw_together(job_, status);
     std::vector<int> cores = own_cores(job_, wanted);
     if (!options_.bind_threads) cores.clear();
@@ -255,9 +252,9 @@ class Loader {
                      num_kept - (options_.undirected ? count_loops() : std::uint64_t{0}));
     const std::uint64_t left = check_stream();
     std::uint64_t part = options_.part_bytes > 0 ? options_.part_bytes : left / 2;
-    part = std::max<std::uint64_t>(part, sizeof(VertexId));
+    part = std::max<std::uint64_t>(part, edge_bytes(options_.weights));
     if (options_.note && job_.rank() == 0) {
-      const std::uint64_t all = header.num_edges * sizeof(VertexId);
+      const std::uint64_t all = header.num_edges * edge_bytes(options_.weights);
       const std::uint64_t at_once = part * static_cast<unsigned>(job_.size());
       options_.note(cache_path(path_) + ": is written first, in about " +
                     std::to_string(directions * ((all + at_once - 1) / at_once + 1)) +
@@ -295,7 +292,7 @@ class Loader {
       ranks_here += job_.same_host(rank, job_.rank()) ? 1 : 0;
     const std::uint64_t available = available_memory();
     const std::uint64_t all = num_read_ * (options_.undirected && !is_cached_ ? 2 : 1) *
-                              (needs_in_edges() ? 2 : 1) * sizeof(VertexId);
+                              (needs_in_edges() ? 2 : 1) * edge_bytes(options_.weights);
     if (options_.note && job_.rank() == 0)
       options_.note(path_ + ": takes " + mib(fixed * ranks) + " of memory, of " + mib(available) +
                     " left here, for vertices; " + mib(all) + " of edges are read from " +
@@ -319,6 +316,9 @@ class Loader {
     try {
       rows.vertices = Buffer<VertexId>::of_file(cache_.number, cache_header_.vertices_at(out),
                                                 cache_header_.num_edges);
+      if (options_.weights != Weights::none)
+        rows.weights = Buffer<Weight>::of_file(cache_.number, cache_header_.weights_at(out),
+                                               cache_header_.num_edges);
     } catch (const Error& error) {
       status = error.status();
     }
@@ -328,29 +328,41 @@ class Loader {
 
   // Reads this rank's part of the rows once, in order.
   Status check_mapped(const Rows& rows, bool out, LoadProgress& progress) {
-    const std::uint64_t at = cache_header_.vertices_at(out);
-    const std::uint64_t begin = at + rows.offsets[0] * sizeof(VertexId);
-    const std::uint64_t end = at + rows.offsets[graph_.num_owned()] * sizeof(VertexId);
-    const CacheBlocks blocks = cache_blocks(begin, end);
-    std::atomic<std::uint64_t> damaged{kNotDamaged};
     std::atomic<bool> beyond{false};
-    std::vector<std::vector<VertexId>> values(static_cast<std::size_t>(graph_.num_threads()));
-    for (std::vector<VertexId>& some : values) some.resize(kCacheBlockBytes / sizeof(VertexId));
-    for_blocks(blocks, [&](std::uint64_t b, int thread, std::vector<char>& spare) {
-      VertexId* const some = values[static_cast<std::size_t>(thread)].data();
-      const std::uint64_t first = sizeof(CacheHeader) + b * kCacheBlockBytes;
-      const std::uint64_t from = std::max(begin, first);
-      const std::uint64_t until = std::min(end, first + kCacheBlockBytes);
-      if (!read_cache_block(cache_.number, cache_header_, b, from, until,
-                            reinterpret_cast<char*>(some), spare))
-        damaged.store(b, std::memory_order_relaxed);
-      else if (!std::all_of(some, some + (until - from) / sizeof(VertexId),
-                            [&](VertexId v) { return v < graph_.num_vertices_; }))
-        beyond.store(true, std::memory_order_relaxed);
-      progress.add(kCacheBlockBytes);
-    });
-    if (damaged != kNotDamaged) return damaged_behind(damaged);
-    return beyond ? cache_wrong("it names a vertex that is not in the graph") : Status();
+    Status status = check_column<VertexId>(
+        rows, cache_header_.vertices_at(out), progress,
+        [&](const VertexId* some, std::size_t size) {
+          if (!std::all_of(some, some + size, [&](VertexId v) { return v < graph_.num_vertices_; }))
+            beyond.store(true, std::memory_order_relaxed);
+        });
+    if (status.ok() && beyond) status = cache_wrong("it names a vertex that is not in the graph");
+    if (status.ok() && !rows.weights.empty())
+      status = check_column<Weight>(rows, cache_header_.weights_at(out), progress,
+                                    [](const Weight*, std::size_t) {});
+    return status;
+  }
+  // The same of the values of edges that begin at `at` in the cache; visit(values, how many).
+  template <class T, class Visit>
+  Status check_column(const Rows& rows, std::uint64_t at, LoadProgress& progress, Visit&& visit) {
+    const std::uint64_t begin = at + rows.offsets[0] * sizeof(T);
+    const std::uint64_t end = at + rows.offsets[graph_.num_owned()] * sizeof(T);
+    std::atomic<std::uint64_t> damaged{kNotDamaged};
+    std::vector<std::vector<T>> values(static_cast<std::size_t>(graph_.num_threads()));
+    for (std::vector<T>& some : values) some.resize(kCacheBlockBytes / sizeof(T));
+    for_blocks(cache_blocks(begin, end),
+               [&](std::uint64_t b, int thread, std::vector<char>& spare) {
+                 T* const some = values[static_cast<std::size_t>(thread)].data();
+                 const std::uint64_t first = sizeof(CacheHeader) + b * kCacheBlockBytes;
+                 const std::uint64_t from = std::max(begin, first);
+                 const std::uint64_t until = std::min(end, first + kCacheBlockBytes);
+                 if (read_cache_block(cache_.number, cache_header_, b, from, until,
+                                      reinterpret_cast<char*>(some), spare))
+                   visit(some, (until - from) / sizeof(T));
+                 else
+                   damaged.store(b, std::memory_order_relaxed);
+                 progress.add(kCacheBlockBytes);
+               });
+    return damaged == kNotDamaged ? Status() : damaged_behind(damaged);
   }
 
   // visit(block, thread, reusable memory), by all threads.
@@ -450,8 +462,7 @@ class Loader {
   std::uint64_t row_bytes(std::uint64_t num_edges) const {
     const std::uint64_t kept =
         num_edges * (options_.undirected && !is_cached_ ? 2 : 1) * (needs_in_edges() ? 2 : 1);
-    return kept * (sizeof(VertexId) + (options_.weights == Weights::none ? 0 : sizeof(Weight))) /
-           static_cast<unsigned>(job_.size());
+    return kept * edge_bytes(options_.weights) / static_cast<unsigned>(job_.size());
   }
   // The same for what vertices take: where rows begin, and the program's values.
   std::uint64_t vertex_bytes() const {

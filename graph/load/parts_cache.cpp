@@ -40,6 +40,7 @@ class PartsWriter {
                           static_cast<double>(first) / num_vertices);
       write_part(cut, is_last && first == num_vertices);
     }
+    if (file_ != nullptr) file_->end_weights();
   }
 
  private:
@@ -56,6 +57,7 @@ class PartsWriter {
         num_edges += degrees_[v];
       }
       rows.vertices = Buffer<VertexId>(&job_, num_edges);
+      if (kind_.weights != Weights::none) rows.weights = Buffer<Weight>(&job_, num_edges);
     } catch (const Error& error) {
       status = error.status();
     }
@@ -65,10 +67,15 @@ class PartsWriter {
     std::vector<std::uint64_t> counts, begins{0};
     throw_if(job_.all_gather(num_edges, counts));
     for (const std::uint64_t count : counts) begins.push_back(begins.back() + count);
-    std::vector<transport::RemoteMemory> remotes;
-    throw_if(job_.all_gather(rows.vertices.remote(), remotes));
-    if (file_ != nullptr)
-      file_->write(job_, {begins, sizeof(VertexId), rows.vertices.data(), &remotes});
+    std::vector<transport::RemoteMemory> vertices, weights;
+    throw_if(job_.all_gather(rows.vertices.remote(), vertices));
+    throw_if(job_.all_gather(rows.weights.remote(), weights));
+    if (file_ != nullptr) {
+      file_->write(job_, {begins, sizeof(VertexId), rows.vertices.data(), &vertices});
+      if (kind_.weights != Weights::none)
+        file_->write_weights(job_, {begins, sizeof(Weight), rows.weights.data(), &weights},
+                             kind_.out);
+    }
     // The rows stay until rank 0 has read them.
     throw_together(job_, file_ != nullptr ? file_->status() : Status());
   }
@@ -119,9 +126,10 @@ void write_cache_in_parts(transport::Job& job, Team& team, EdgeFeed& edges,
   if (job.rank() == 0) file = std::make_unique<CacheWriter>(path, header);
   for (const bool out : {true, false}) {
     if (!out && header.in_edges == 0) break;
-    PartsWriter(job, team, edges, {.out = out, .undirected = header.undirected != 0}, options,
-                header.num_vertices, file.get())
-        .write(part_bytes / sizeof(VertexId), !out || header.in_edges == 0);
+    const RowKind kind{
+        .out = out, .undirected = header.undirected != 0, .weights = options.weights};
+    PartsWriter(job, team, edges, kind, options, header.num_vertices, file.get())
+        .write(part_bytes / edge_bytes(options.weights), !out || header.in_edges == 0);
   }
   throw_together(job, file != nullptr ? file->commit() : Status());
 }

@@ -20,7 +20,7 @@ std::vector<VertexId> next_part(std::span<const std::uint32_t> degrees, VertexId
 // How much room the disk has for the file; no_memory, with the bytes, if it does not suffice.
 Status check_disk(const std::string& path, std::uint64_t bytes);
 
-// Writes the cache of a graph without weights. Collective; throws weft::Error on all ranks alike,
+// Writes the cache of a graph. Collective; throws weft::Error on all ranks alike,
 // and then the file is what it was. `part_bytes` is each rank's memory for a part's rows.
 void write_cache_in_parts(transport::Job& job, Team& team, EdgeFeed& edges,
                           const CacheHeader& header, const LoadOptions& options,

@@ -16,6 +16,11 @@ struct RowKind {
   Weights weights = Weights::none;
 };
 
+// Of an edge in rows.
+constexpr std::size_t edge_bytes(Weights weights) noexcept {
+  return sizeof(VertexId) + (weights == Weights::none ? 0 : sizeof(Weight));
+}
+
 // By thread, where the threads of the only rank count edges apart: the index in each row for the
 // thread's next edge. Else empty.
 using Places = std::vector<Buffer<std::uint32_t>>;

@@ -71,8 +71,9 @@ class Cache(command.Command):
         with open(self.path('g.el'), 'rb') as file:
             self.write('z.el.gz', gzip.compress(file.read()))
         cache = 'g.bin.weft-cache'
-        algorithms = {**command.OPTIONS, **command.ONE_WAY, 'sssp': ['--source', '0', '--weights', 'none']}
-        for algorithm, options in algorithms.items():
+        sssp = ['--source', '0', '--weights']
+        runs = [*command.OPTIONS.items(), *command.ONE_WAY.items(), ('sssp', [*sssp, 'none']), ('sssp', [*sssp, 'real'])]
+        for algorithm, options in runs:
             for more in ([], ['--undirected'], ['--mode', 'paper']):
                 if '--mode' in more and algorithm in command.ONE_WAY:
                     continue
@@ -80,7 +81,7 @@ class Cache(command.Command):
                 if os.path.exists(self.path(cache)):
                     os.remove(self.path(cache))
                 for ranks, threads in ((3, 1), (1, 2)):  # the file is made, and used again
-                    with self.subTest(algorithm=algorithm, more=more, ranks=ranks):
+                    with self.subTest(algorithm=algorithm, options=options, more=more, ranks=ranks):
                         out = self.good(algorithm, 'g.bin', *options, *more, '--stream', '--threads', threads,
                                         ranks=ranks)
                         self.assertTrue(command.same(right, out), f'expected {right}\ngot {out}')
@@ -103,7 +104,14 @@ class Cache(command.Command):
         done = self.run_it('wcc', 'g.bin', '--stream', ranks=2)
         self.assertEqual(done.returncode, 2)
         self.assertIn('damaged behind byte 64', done.stderr)
-        self.bad('--weights none', 'sssp', 'g.bin', '--source', '0', '--stream')
+        os.remove(self.path(cache))
+        self.good('sssp', 'g.bin', '--source', '0', '--stream')
+        with open(self.path(cache), 'r+b') as file:
+            file.seek(-64, os.SEEK_END)  # a weight in the last block
+            file.write(b'weft')
+        done = self.run_it('sssp', 'g.bin', '--source', '0', '--stream', ranks=2)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('damaged behind byte ', done.stderr)
         self.bad('--stream has no effect here', 'bfs', 'g.bin', '--source', '0', '--stream', '--mode',
                  'paper', '--migrate', ranks=2)
 

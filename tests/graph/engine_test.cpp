@@ -41,12 +41,13 @@ TEST_CASE(
   const std::string cache = file.path() + ".weft-cache";
   write_binary(file.path(), some_edges(400, 3000));
   const bool undirected = GENERATE(false, true);
-  using Edges = std::vector<std::vector<VertexId>>;
+  const Weights weights = GENERATE(Weights::none, Weights::file, Weights::hash);
+  using Edges = std::vector<std::vector<std::pair<VertexId, Weight>>>;
   const auto edges_of = [](const Rows& rows, VertexId num_rows) {
     Edges edges;
     for (VertexId r = 0; r < num_rows; ++r) {
-      const Neighbors row = rows.row(r);
-      edges.emplace_back(row.vertices(), row.vertices() + row.size());
+      edges.emplace_back();
+      for (const auto& [to, weight] : rows.row(r)) edges.back().emplace_back(to, weight);
       std::sort(edges.back().begin(), edges.back().end());
     }
     return edges;
@@ -54,7 +55,8 @@ TEST_CASE(
   Edges out, in;
   on_ranks(1, [&](transport::Job& job) {
     const Graph graph =
-        loadGraph(job, file.path(), {.undirected = undirected, .in_edges = true, .threads = 1});
+        loadGraph(job, file.path(),
+                  {.weights = weights, .undirected = undirected, .in_edges = true, .threads = 1});
     out = edges_of(graph.out(), graph.num_vertices());
     in = edges_of(graph.in(), graph.num_vertices());
   });
@@ -66,7 +68,8 @@ TEST_CASE(
   std::uint64_t num_wrong = 0, num_seen = 0;
   on_ranks(num_ranks, [&](transport::Job& job) {
     const Graph graph = loadGraph(job, file.path(),
-                                  {.undirected = undirected,
+                                  {.weights = weights,
+                                   .undirected = undirected,
                                    .in_edges = true,
                                    .threads = 2 - job.rank() % 2,  // as on hosts of different cores
                                    .bind_threads = false,

@@ -72,8 +72,8 @@ struct LoadOptions {
   // otherwise it is written.
   bool cache = false;
   // For graphs that memory does not hold: rows stay in GRAPH.weft-cache, as with `cache`, and the
-  // kernel reads them as they are used. Where the cache is missing it is written in parts. Without
-  // weights, and other ranks cannot read rows for migration.
+  // kernel reads them as they are used. Where the cache is missing it is written in parts. Other
+  // ranks cannot read rows for migration.
   bool stream = false;
   // Memory, in each rank, for the part of the rows that is made at a time for such a cache; 0: half
   // of what is left.

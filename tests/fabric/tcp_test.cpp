@@ -1,6 +1,8 @@
 // What the fabric tcp does beyond the contract: with bytes that no endpoint sends, with memory that
 // is withdrawn in the middle of a transfer, and with addresses where nobody listens.
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -126,6 +128,22 @@ TEST_CASE("tcp: who says no hello, or a wrong one, is refused, and hinders nobod
   pair.connect();
   CHECK(pair.b.ups == 1);
   CHECK(pair.b.downs == 0);
+}
+
+TEST_CASE("tcp: a sleeper accepts who came while no descriptors were left", "[tcp]") {
+  Side side(kTcp);
+  Raw raw(side);
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit none{3, limit.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  side.endpoint->poll(side);
+  const bool sleeps = side.endpoint->arm();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  REQUIRE(sleeps);
+  pollfd wait{side.endpoint->wait_fd(), POLLIN, 0};
+  CHECK(::poll(&wait, 1, static_cast<int>(kDeadlineNs / 1'000'000)) == 1);
+  raw.greet();
 }
 
 TEST_CASE("tcp: frames that no endpoint sends end their link, and no other", "[tcp]") {

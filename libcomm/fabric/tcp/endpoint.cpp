@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,9 +24,9 @@ constexpr std::size_t kBufferBytes = (256 << 10) + 4096;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMostAsked = 256;    // puts and gets of a link under way
 // Connections without a hello: so many, for so long. A peer says it with its connection.
-constexpr std::size_t kMostGreeting = 1024;
+constexpr std::size_t kMostGreeting = 256;
 constexpr std::uint64_t kGreetingNs = 10'000'000'000;
-constexpr std::uint64_t kAcceptAgainNs = 5'000'000;
+constexpr long kAcceptAgainNs = 5'000'000;
 // The link that had something last is asked for more before the others: that is one system call.
 constexpr unsigned kSocketsEvery = 4;
 constexpr unsigned kMostMisses = 2000;  // polls in which it had nothing
@@ -42,8 +43,8 @@ TcpEndpoint::TcpEndpoint(Interface interface, Descriptor listener, std::string a
     : interface_(std::move(interface)),
       listener_(std::move(listener)),
       address_(std::move(address)),
-      epoll_(make_epoll()),
-      bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      bell_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
   // The ring's size, so that an entry is as long as one message carries.
   limits_ = {.message_max = kMessageMax,
              .puts = true,
@@ -56,7 +57,7 @@ TcpEndpoint::TcpEndpoint(Interface interface, Descriptor listener, std::string a
 
 Status TcpEndpoint::start() {
   if (Status status = buffer_.map(kBufferBytes); !status) return status;
-  if (!bell_ || !watch_for_input(epoll_, bell_.get(), this) ||
+  if (!epoll_ || !bell_ || !watch_for_input(epoll_, bell_.get(), this) ||
       !watch_for_input(epoll_, listener_.get(), nullptr))
     return {Code::no_memory,
             fmt::format("cannot watch sockets: {} (see ulimit -n)", std::strerror(errno))};
@@ -84,10 +85,6 @@ TcpLink* TcpEndpoint::add_link(Descriptor socket, TcpLink::State state) {
   // So that no later step lacks memory.
   make_room(closed_, num_links_ + 1);
   make_room(greeting_);
-  {
-    std::lock_guard lock(listed_mutex_);
-    make_room(listed_, num_links_ + 1);
-  }
   if (!watch_for_input(epoll_, link->socket.get(), link.get())) throw std::bad_alloc();
   ++num_links_;
   return link.release();
@@ -134,13 +131,19 @@ void TcpEndpoint::close(Link& base) {
     link.why = Code::cancelled;
   }
   end_requests(link, Code::cancelled);
-  {
-    std::lock_guard lock(listed_mutex_);
-    std::erase(listed_, &link);
-  }
-  if (accept_again_ns_ != 0) watch_listener(true);
+  if (!is_listener_watched_) watch_listener(true);
   closed_.emplace_back(&link);
-  if (!in_poll_) closed_.clear();
+  if (!in_poll_) free_closed();
+}
+
+void TcpEndpoint::free_closed() {
+  TcpLink* link = listed_.exchange(nullptr);
+  while (link != nullptr) {
+    TcpLink& one = *std::exchange(link, link->next_listed);
+    one.is_listed.store(false);
+    if (!one.is_closed) list(one);
+  }
+  closed_.clear();
 }
 
 void TcpEndpoint::end_requests(TcpLink& link, Code code) {
@@ -201,14 +204,16 @@ void TcpEndpoint::deregister(Registration& registration) {
 // Posting.
 
 void TcpEndpoint::list(TcpLink& link) {
-  {
-    std::lock_guard lock(listed_mutex_);
-    if (std::exchange(link.is_listed, true)) return;
-    listed_.push_back(&link);
-  }
+  if (link.is_listed.exchange(true)) return;
+  link.next_listed = listed_.load();
   // seq_cst: with arm(), either this sees that it is armed, or that sees the list.
-  any_listed_.store(true);
-  if (is_armed_.load() && is_armed_.exchange(false)) ::eventfd_write(bell_.get(), 1);
+  while (!listed_.compare_exchange_weak(link.next_listed, &link)) continue;
+  if (is_armed_.load() && is_armed_.exchange(false)) ring_in(1);
+}
+
+void TcpEndpoint::ring_in(long ns) {
+  const itimerspec at{{}, {0, ns}};
+  ::timerfd_settime(bell_.get(), 0, &at, nullptr);
 }
 
 bool TcpEndpoint::watch(TcpLink& link) {
@@ -310,7 +315,7 @@ bool TcpEndpoint::poll(Events& events) {
   in_poll_ = true;
   is_armed_.store(false, std::memory_order_relaxed);
   // acquire: with list().
-  bool any = any_listed_.load(std::memory_order_acquire) && look_at_listed(events);
+  bool any = listed_.load(std::memory_order_acquire) != nullptr && look_at_listed(events);
   if (hot_ != nullptr) {
     const bool has_some = read(events, *hot_);
     num_misses_ = has_some ? 0 : num_misses_ + 1;
@@ -319,35 +324,28 @@ bool TcpEndpoint::poll(Events& events) {
   }
   if (hot_ == nullptr || ++num_polls_ % kSocketsEvery == 0) any |= look_at_sockets(events);
   in_poll_ = false;
-  if (!closed_.empty()) closed_.clear();
+  if (!closed_.empty()) free_closed();
   return any;
 }
 
 bool TcpEndpoint::look_at_listed(Events& events) {
-  bool any = false;
-  for (std::size_t left = num_links_ + 1; left > 0; --left) {
-    TcpLink* link;
-    {
-      std::lock_guard lock(listed_mutex_);
-      any_listed_ = !listed_.empty();
-      if (listed_.empty()) return any;
-      link = listed_.front();
-      listed_.erase(listed_.begin());
-      link->is_listed = false;
-    }
-    any = true;
+  TcpLink* link = listed_.exchange(nullptr);
+  const bool any = link != nullptr;
+  while (link != nullptr) {
+    TcpLink& one = *std::exchange(link, link->next_listed);
+    one.is_listed.store(false);  // from here on it may be listed once more
     Code why = Code::ok;
-    while (!is_over(*link)) {
+    while (!is_over(one)) {
       WorkRequest* request;
       {
-        std::lock_guard lock(link->mutex);
-        request = link->queue.take_finished();
-        why = link->why;
+        std::lock_guard lock(one.mutex);
+        request = one.queue.take_finished();
+        why = one.why;
       }
       if (request == nullptr) break;
       request->done(*request, Code::ok);
     }
-    if (why != Code::ok) take_down(events, *link, why);
+    if (why != Code::ok) take_down(events, one, why);
   }
   return any;
 }
@@ -359,7 +357,6 @@ void TcpEndpoint::flush(TcpLink& link) {
 }
 
 bool TcpEndpoint::look_at_sockets(Events& events) {
-  if (accept_again_ns_ != 0 && coarse_now_ns() > accept_again_ns_) watch_listener(true);
   epoll_event ready[64];
   const int count = ::epoll_wait(epoll_.get(), ready, 64, 0);
   bool any = false;
@@ -370,8 +367,9 @@ bool TcpEndpoint::look_at_sockets(Events& events) {
       continue;
     }
     if (ready[i].data.ptr == this) {
-      eventfd_t rung;
-      ::eventfd_read(bell_.get(), &rung);
+      std::uint64_t rung;
+      [[maybe_unused]] const ssize_t count_read = ::read(bell_.get(), &rung, sizeof rung);
+      if (!is_listener_watched_) watch_listener(true);
       continue;
     }
     auto& link = *static_cast<TcpLink*>(ready[i].data.ptr);
@@ -393,14 +391,17 @@ void TcpEndpoint::watch_listener(bool on) {
   epoll_event event{};
   event.events = on ? EPOLLIN : 0u;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
-  accept_again_ns_ = on ? 0 : coarse_now_ns() + kAcceptAgainNs;
+  is_listener_watched_ = on;
 }
 
 void TcpEndpoint::accept() {
   for (int i = 0; i < kMostAccepts; ++i) {
     Code code;
     Descriptor socket = accept_from(listener_, code);
-    if (code == Code::no_memory) return watch_listener(false);  // it would stay readable
+    if (code == Code::no_memory) {  // it would stay readable
+      watch_listener(false);
+      return ring_in(kAcceptAgainNs);
+    }
     if (!socket) return;
     if (greeting_.size() >= kMostGreeting) close(*greeting_.front());
     // Without memory the peer is refused, and tries again.
@@ -418,7 +419,7 @@ void TcpEndpoint::drop_old_greeting() {
 
 bool TcpEndpoint::arm() {
   is_armed_.store(true);  // seq_cst: with list()
-  if (!any_listed_.load()) return true;
+  if (listed_.load() == nullptr) return true;
   is_armed_.store(false, std::memory_order_relaxed);
   return false;
 }
@@ -429,16 +430,10 @@ Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoi
   Descriptor listener;
   std::string address;
   if (Status status = listen_at(interfaces.front(), listener, address); !status) return status;
-  try {
-    auto made = std::make_unique<TcpEndpoint>(interfaces.front(), std::move(listener), address);
-    if (Status status = made->start(); !status) return status;
-    endpoint = std::move(made);
-    return {};
-  } catch (const Error& error) {
-    return error.status();
-  } catch (const std::bad_alloc&) {
-    return Code::no_memory;
-  }
+  auto made = std::make_unique<TcpEndpoint>(interfaces.front(), std::move(listener), address);
+  if (Status status = made->start(); !status) return status;
+  endpoint = std::move(made);
+  return {};
 }
 
 std::string describe(const Settings& settings) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -56,17 +55,19 @@ class TcpEndpoint final : public Endpoint {
     return link.state == TcpLink::State::up ? Code::ok : Code::again;
   }
   Code send(TcpLink& link, const Outgoing& out);
-  void watch_listener(bool on);
   Code ask(TcpLink& link, Kind kind, Bytes from, std::byte* to, std::size_t bytes, const Key& key,
            std::uint64_t offset, WorkRequest& request);
   void after_send(TcpLink& link, Code code);
   bool watch(TcpLink& link);
   void list(TcpLink& link);  // for the next poll()
+  void ring_in(long ns);
 
   // Polling.
   TcpLink* add_link(Descriptor socket, TcpLink::State state);
   bool look_at_listed(Events& events);
+  void free_closed();
   bool look_at_sockets(Events& events);
+  void watch_listener(bool on);
   void accept();
   void drop_old_greeting();
   void flush(TcpLink& link);
@@ -95,7 +96,7 @@ class TcpEndpoint final : public Endpoint {
   const Descriptor listener_;
   const std::string address_;
   const Descriptor epoll_;
-  const Descriptor bell_;  // rung for an armed sleeper by who posts
+  const Descriptor bell_;  // a timer, which wakes a sleeper: who posts sets it, and accept()
   Mapping buffer_;
   Regions regions_;
 
@@ -103,14 +104,12 @@ class TcpEndpoint final : public Endpoint {
   TcpLink* hot_ = nullptr;  // had something last
   unsigned num_misses_ = 0, num_polls_ = 0;
   bool in_poll_ = false;
-  std::uint64_t accept_again_ns_ = 0;             // not 0: the listener is not watched until then
+  bool is_listener_watched_ = true;               // else until the bell rings
   std::vector<TcpLink*> greeting_;                // accepted, without a hello yet; the eldest first
   std::vector<std::unique_ptr<TcpLink>> closed_;  // freed at the end of poll()
   std::size_t num_links_ = 0;
 
-  std::mutex listed_mutex_;
-  std::vector<TcpLink*> listed_;
-  std::atomic<bool> any_listed_{false};
+  std::atomic<TcpLink*> listed_{nullptr};  // by any thread; taken whole by poll()
   std::atomic<bool> is_armed_{false};
 };
 

@@ -2,6 +2,7 @@
 // A link: one TCP connection. SendQueue: what waits to go out, in order. TcpLink: that, the
 // requests under way, and what of a frame is still to come.
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -100,7 +101,10 @@ struct TcpLink : Link {
   std::vector<std::uint32_t> free_asked;
   Code why = Code::ok;      // not ok: it breaks, which the next poll() reports
   bool wants_room = false;  // epoll tells when the socket takes more
-  bool is_listed = false;   // in the list of those that poll() is to look at (its mutex)
+
+  // In the list of those that the next poll() looks at; the next one there.
+  std::atomic<bool> is_listed{false};
+  TcpLink* next_listed = nullptr;
 
   // The receiving side, of the polling thread: the frame that has not come in whole.
   enum class To : std::uint8_t { nothing, stash, region, user, nowhere } to = To::nothing;

@@ -468,14 +468,14 @@ def mpi_over_networks(tally, folder, options):
     if options.quick:
         return
     mpi_elsewhere(tally, folder, options, 'tcp', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_OFI_INTERFACE=lo'])
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_INTERFACE=lo'])
     info = subprocess.run([os.path.join(folder, 'stage', 'bin', 'weft-info'), '--fabrics'],
                           capture_output=True, text=True, check=False).stdout
     if '  ofi: ' not in info or 'no provider' in info:
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
     mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_OFI_INTERFACE=lo',
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_INTERFACE=lo',
                    # Which have run over it.
                    *([] if options.filter else ['--without', '_ofi-'])])
     mpi_elsewhere(tally, folder, options, 'hosts', HOSTS_CASES, ['--np', '4,5', '--hosts', 'h1,h2'],

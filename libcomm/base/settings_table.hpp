@@ -49,7 +49,7 @@ WEFT_SETTING(fabric, "FABRIC", "shm,verbs,ofi", text, user,
 WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "net,tcp", text, user,
              "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the "
              "first that is there")
-WEFT_SETTING(ofi_interface, "OFI_INTERFACE", "", text, user,
+WEFT_SETTING(interface, "INTERFACE", "", text, user,
              "the network interface of the tcp and ofi fabrics: its name (with providers for devices "
              "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
              "the default route, else one that is not of containers")

@@ -78,7 +78,7 @@ Status choose_interface(const std::vector<Interface>& interfaces, const std::str
         (chosen == interfaces.size() || order(interfaces[i]) < order(interfaces[chosen])))
       chosen = i;
   if (chosen != interfaces.size()) return {};
-  return {Code::bad_setting, fmt::format("WEFT_OFI_INTERFACE={} is none of what there is: {}",
+  return {Code::bad_setting, fmt::format("WEFT_INTERFACE={} is none of what there is: {}",
                                          wanted, list_text(interfaces))};
 }
 

@@ -18,7 +18,7 @@ struct Interface {
   bool has_default_route = false;
 };
 
-// `wanted` is WEFT_OFI_INTERFACE: a name, an address or address/prefix; empty: any. Among the
+// `wanted` is WEFT_INTERFACE: a name, an address or address/prefix; empty: any. Among the
 // matching ones the order is: one of the default route, any other, one of containers, the loopback;
 // IPv4 before IPv6, but not one of containers before IPv6; the first among equals. bad_setting:
 // none matches; the text lists all interfaces.

@@ -9,7 +9,7 @@ namespace weft::testing {
 namespace {
 
 constexpr int kTimeoutMs = 120'000;
-const Process::Environment kSilenceIsLong = {{"WEFT_OFI_INTERFACE", "lo"},
+const Process::Environment kSilenceIsLong = {{"WEFT_INTERFACE", "lo"},
                                              {"WEFT_PEER_TIMEOUT_MS", "1000000"}};
 
 void check_told(const std::string& call, const std::string& hosts, int victim,

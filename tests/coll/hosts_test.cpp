@@ -8,7 +8,7 @@
 namespace weft::test {
 namespace {
 
-const std::vector<NameValue> kOverLoopback = {{"OFI_INTERFACE", "lo"},
+const std::vector<NameValue> kOverLoopback = {{"INTERFACE", "lo"},
                                               {"PEER_TIMEOUT_MS", "60000"}};
 
 std::vector<NameValue> with(std::vector<NameValue> more) {

@@ -91,7 +91,7 @@ TEST_CASE("members that are short of memory in calls over hosts") {
       const int n = static_cast<int>(hosts.size());
       INFO(n << " ranks, every allocation number " << each << " fails");
       const auto errors = run_ranks_on(
-          hosts, {{"OFI_INTERFACE", "lo"}, {"PEER_TIMEOUT_MS", "60000"}}, [&](coll::Team& all) {
+          hosts, {{"INTERFACE", "lo"}, {"PEER_TIMEOUT_MS", "60000"}}, [&](coll::Team& all) {
             std::vector<std::string> errors;
             std::vector<int> members(hosts.size());
             for (int r = 0; r < n; ++r) members[static_cast<std::size_t>(r)] = r;

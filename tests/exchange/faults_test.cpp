@@ -70,12 +70,12 @@ TEST_CASE("ranks that live go on together, whoever dies in whatever they do") {
 #ifdef WEFT_HAVE_OFI
 TEST_CASE("the same between ranks that share no memory") {
   const Process::Environment ofi = {
-      {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
+      {"WEFT_FABRIC", "ofi"}, {"WEFT_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "2000"}};
   for (const char* scenario : {"connect", "send", "receive", "read", "write", "phase", "leave"})
     run("FAULT_PROBE", scenario, true, ofi);
   const auto within = [](const char* timeout_ms) {
     return Process::Environment{
-        {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", timeout_ms}};
+        {"WEFT_FABRIC", "ofi"}, {"WEFT_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", timeout_ms}};
   };
   run("FAULT_PROBE", "stop", true, within("8000"), 5, 3);
   for (const char* scenario : {"little", "little_runs", "barrier", "announced"})
@@ -99,7 +99,7 @@ TEST_CASE("the same between ranks that share no memory") {
 // machine, and these then take each other for lost.
 TEST_CASE("many ranks that share no memory", "[.][many]") {
   const Process::Environment patient = {
-      {"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "8000"}};
+      {"WEFT_FABRIC", "ofi"}, {"WEFT_INTERFACE", "lo"}, {"WEFT_PEER_TIMEOUT_MS", "8000"}};
   run("FAULT_PROBE", "apart", true, patient, 10);
   survive_all(8, 407, 407, patient);
 }

@@ -20,7 +20,7 @@ void run(const char* scenario, const Process::Environment& environment = {},
   CHECK(process.out() == expected);
 }
 
-const Process::Environment kOfi = {{"WEFT_FABRIC", "ofi"}, {"WEFT_OFI_INTERFACE", "lo"}};
+const Process::Environment kOfi = {{"WEFT_FABRIC", "ofi"}, {"WEFT_INTERFACE", "lo"}};
 
 }  // namespace
 

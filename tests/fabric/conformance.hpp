@@ -21,12 +21,12 @@ struct FabricRow {
 };
 std::vector<FabricRow> fabrics();
 
-// An endpoint on this host's loopback interface, of a fabric that WEFT_OFI_INTERFACE tells which.
+// An endpoint on this host's loopback interface, of a fabric that WEFT_INTERFACE tells which.
 template <auto kMake>
 std::unique_ptr<Endpoint> on_loopback() {
   Settings settings;
   std::unique_ptr<Endpoint> endpoint;
-  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
+  REQUIRE(settings.set("INTERFACE", "lo").ok());
   REQUIRE(kMake(settings, endpoint).ok());
   return endpoint;
 }

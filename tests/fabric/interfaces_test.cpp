@@ -44,7 +44,7 @@ TEST_CASE("IPv6 is taken where there is no IPv4 that leads to other hosts", "[in
   CHECK(taken({{"lo", "::1"}, kLoopback}) == kLoopback.address);
 }
 
-TEST_CASE("WEFT_OFI_INTERFACE names an interface, an address or a network", "[interfaces]") {
+TEST_CASE("WEFT_INTERFACE names an interface, an address or a network", "[interfaces]") {
   const std::vector<Interface> all = {kRouted, kFirst, kSecond, kV6, kDocker, kLoopback};
   CHECK(taken(all, "eth1") == kSecond.address);
   CHECK(taken(all, "eth0") == kFirst.address);

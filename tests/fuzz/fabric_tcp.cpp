@@ -43,7 +43,7 @@ Endpoint& endpoint_of_all() {
   static const std::unique_ptr<Endpoint> endpoint = [] {
     Settings settings;
     std::unique_ptr<Endpoint> made;
-    if (!settings.set("OFI_INTERFACE", "lo") || !tcp::make_endpoint(settings, made)) std::abort();
+    if (!settings.set("INTERFACE", "lo") || !tcp::make_endpoint(settings, made)) std::abort();
     return made;
   }();
   return *endpoint;

@@ -45,7 +45,7 @@ class Cli(command.Command):
 
     def test_known_results_over_ofi(self):
         self.check_graph(os.path.join(command.GRAPHS, 'soc-Epinions1.el.gz'), EPINIONS, 3, 2, command.MODES,
-                         env={'WEFT_FABRIC': 'ofi', 'WEFT_OFI_INTERFACE': 'lo'})
+                         env={'WEFT_FABRIC': 'ofi', 'WEFT_INTERFACE': 'lo'})
 
     @unittest.skipIf(command.ADDRESS, 'no other memory than by the known results')
     def test_more_known_results(self):

@@ -85,7 +85,7 @@ inline bool has_provider() {
 inline Settings remote_settings(const char* timeout_ms = "30000") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", fabric_name()).ok());
-  REQUIRE(settings.set("OFI_INTERFACE", "lo").ok());
+  REQUIRE(settings.set("INTERFACE", "lo").ok());
   if (kProvider != nullptr) REQUIRE(settings.set("OFI_PROVIDER", kProvider).ok());
   if (kAtomics != nullptr) REQUIRE(settings.set("VERBS_ATOMICS", kAtomics).ok());
   REQUIRE(settings.set("PEER_TIMEOUT_MS", timeout_ms).ok());

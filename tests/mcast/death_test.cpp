@@ -65,7 +65,7 @@ void die() { ::kill(::getpid(), SIGKILL); }
   // A member that hangs is found by its missing code.
   ::alarm(60);
   fabric::loopback::Network::of_process()->set_options(scene.way.options);
-  ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+  ::setenv("WEFT_INTERFACE", "lo", 1);
   Member& own = members[rank];
   const bool dies = rank == scene.victim;
   const auto dies_at = [&](Moment moment) {

@@ -88,7 +88,7 @@ struct Inbox {
 struct Team {
   Team(const Way& way, int size, int timeout_ms = 10'000) {
     fabric::loopback::Network::of_process()->set_options(way.options);
-    ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+    ::setenv("WEFT_INTERFACE", "lo", 1);
     for (int rank = 0; rank < size; ++rank) {
       members.push_back(std::make_unique<Multicast>(NodeSettings{.name = "m" + std::to_string(rank),
                                                                  .secret = "secret",

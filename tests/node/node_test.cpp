@@ -705,7 +705,7 @@ TEST_CASE("a peer that stands still is lost within the timeout, even if it is on
       REQUIRE(::pipe(pipe) == 0);
       const NodeSettings settings{
           .name = "still", .secret = "secret", .timeout_ms = 1000, .fabrics = fabric};
-      ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+      ::setenv("WEFT_INTERFACE", "lo", 1);
       const pid_t child = ::fork();
       REQUIRE(child >= 0);
       if (child == 0) {

@@ -39,7 +39,7 @@ class Perf(unittest.TestCase):
     def test_all(self):
         for fabric in FABRICS:
             with self.subTest(fabric=fabric), tempfile.TemporaryDirectory() as folder:
-                env = {'WEFT_FABRIC': fabric, 'WEFT_OFI_INTERFACE': 'lo',
+                env = {'WEFT_FABRIC': fabric, 'WEFT_INTERFACE': 'lo',
                        'WEFT_PEER_TIMEOUT_MS': '60000'}
                 address = f'unix:{folder}/s'
                 out = os.path.join(folder, 'out.json')

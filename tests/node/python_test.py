@@ -23,7 +23,7 @@ if LIBRARY is None:
     linked = subprocess.run(["ldd", LIBRARY], capture_output=True, text=True, check=True).stdout
     sanitizers = [line.split()[2] for line in linked.splitlines()
                   if "libasan" in line or "libtsan" in line]
-    os.environ["WEFT_OFI_INTERFACE"] = "lo"
+    os.environ["WEFT_INTERFACE"] = "lo"
     os.environ["LD_LIBRARY_PATH"] = os.path.dirname(LIBRARY)
     if sanitizers:
         # The address sanitizer looks for what throws exceptions when it is loaded.

@@ -63,7 +63,7 @@ struct Two {
   }
   static NodeSettings settings(const Way& way, std::string name, int timeout_ms) {
     Network::of_process()->set_options(way.options, way.second.value_or(way.options));
-    ::setenv("WEFT_OFI_INTERFACE", "lo", 1);
+    ::setenv("WEFT_INTERFACE", "lo", 1);
     return {.name = std::move(name),
             .secret = "secret",
             .timeout_ms = timeout_ms,

@@ -56,7 +56,7 @@ bool receive(Engine& engine, int source, int tag, std::size_t length, int number
 
 // Ranks that have to use ofi, over the loopback. False, with the reason: not in this build.
 bool use_ofi(Settings& settings) {
-  if (!settings.set("FABRIC", "ofi") || !settings.set("OFI_INTERFACE", "lo") ||
+  if (!settings.set("FABRIC", "ofi") || !settings.set("INTERFACE", "lo") ||
       !settings.set("PEER_TIMEOUT_MS", "30000"))
     return false;
 #if defined(WEFT_HAVE_OFI) && !defined(__SANITIZE_THREAD__)

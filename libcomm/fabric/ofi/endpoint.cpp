@@ -113,7 +113,7 @@ Status Offers::find(const Settings& settings) {
   }
   std::size_t chosen = 0;
   if (Status status =
-          fabric::choose_interface(interfaces_, settings.text(Setting::ofi_interface), chosen);
+          fabric::choose_interface(interfaces_, settings.text(Setting::interface), chosen);
       !status)
     return status;
   info_ = infos[chosen];
@@ -130,7 +130,7 @@ std::string describe(const Settings& settings) {
   std::string text = fmt::format("  ofi: {} on {}", offers.info().fabric_attr->prov_name,
                                  fabric::list_text({all.front()}));
   if (all.size() > 1)
-    text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
+    text += fmt::format(" (WEFT_INTERFACE chooses; there are also {})",
                         fabric::list_text({all.begin() + 1, all.end()}));
   return text + "\n";
 }

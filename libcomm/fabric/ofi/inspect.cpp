@@ -45,7 +45,7 @@ void inspect(const Settings& settings, fabric::Inspection& inspection) {
                    chosen.address.empty() ? "" : " ", chosen.address, speed, place.mtu,
                    is_loopback ? ": no other host reaches the loopback" : ""),
        is_loopback ? "give an interface an address and take it up (ip address; ip link set up), or "
-                     "name it: WEFT_OFI_INTERFACE"
+                     "name it: WEFT_INTERFACE"
                    : ""});
   inspection.places.push_back(std::move(place));
 }

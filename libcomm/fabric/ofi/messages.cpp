@@ -145,7 +145,7 @@ class OfiEndpoint final : public Endpoint {
         address_text({reinterpret_cast<const char*>(address.data()), address.size()});
     std::string text = ep_->info().fabric_attr->prov_name;
     if (!to.empty())
-      text += fmt::format(" from {} to {} (WEFT_OFI_INTERFACE chooses others)",
+      text += fmt::format(" from {} to {} (WEFT_INTERFACE chooses others)",
                           list_text({ep_->interface()}), to);
     return text;
   }

@@ -72,7 +72,7 @@ TcpEndpoint::~TcpEndpoint() {
 std::string TcpEndpoint::kind() const { return fmt::format("tcp/{}", address_.size()); }
 
 std::string TcpEndpoint::way_to(Bytes address) const {
-  return fmt::format("tcp from {} to {} (WEFT_OFI_INTERFACE chooses others)",
+  return fmt::format("tcp from {} to {} (WEFT_INTERFACE chooses others)",
                      list_text({interface_}), address_text(text_of(address)));
 }
 
@@ -442,7 +442,7 @@ std::string describe(const Settings& settings) {
     return fmt::format("  tcp: not here: {}\n", status.text());
   std::string text = fmt::format("  tcp: on {}", list_text({all.front()}));
   if (all.size() > 1)
-    text += fmt::format(" (WEFT_OFI_INTERFACE chooses; there are also {})",
+    text += fmt::format(" (WEFT_INTERFACE chooses; there are also {})",
                         list_text({all.begin() + 1, all.end()}));
   return text + "\n";
 }

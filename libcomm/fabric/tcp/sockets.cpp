@@ -83,7 +83,7 @@ Status find_interfaces(const Settings& settings, std::vector<Interface>& interfa
     return {Code::unsupported,
             "no network interface is up and has an address (ip address; ip link set lo up)"};
   std::size_t chosen = 0;
-  if (Status status = choose_interface(interfaces, settings.text(Setting::ofi_interface), chosen);
+  if (Status status = choose_interface(interfaces, settings.text(Setting::interface), chosen);
       !status)
     return status;
   const auto first = interfaces.begin() + static_cast<std::ptrdiff_t>(chosen);

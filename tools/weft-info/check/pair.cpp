@@ -298,7 +298,7 @@ void Pair::end_pair(const Json& left, std::size_t left_index, const Json& right)
   if (!status) {
     add(both_, Level::error, what, status.text(),
         left.at("fabric") == "ofi"
-            ? "see the lines of TCP and packets; WEFT_OFI_INTERFACE names another interface"
+            ? "see the lines of TCP and packets; WEFT_INTERFACE names another interface"
             : fmt::format(
                   "see the lines of MTU, packets and routes; a firewall must pass UDP 4791; "
                   "beside Weft: rping -s -a {} on {}, rping -c -a {} on {}",

@@ -20,7 +20,6 @@
 namespace weft::fabric::tcp {
 namespace {
 
-constexpr std::size_t kBufferBytes = (256 << 10) + 4096;
 constexpr std::size_t kInPlaceMin = 4096;  // a shorter body is copied faster than it is waited for
 constexpr std::size_t kMostAsked = 256;    // puts and gets of a link under way
 // Connections without a hello: so many, for so long. A peer says it with its connection.
@@ -56,7 +55,7 @@ TcpEndpoint::TcpEndpoint(Interface interface, Descriptor listener, std::string a
 }
 
 Status TcpEndpoint::start() {
-  if (Status status = buffer_.map(kBufferBytes); !status) return status;
+  if (Status status = buffer_.map(kReadBytes + kMostHead + kAlign); !status) return status;
   if (!epoll_ || !bell_ || !watch_for_input(epoll_, bell_.get(), this) ||
       !watch_for_input(epoll_, listener_.get(), nullptr))
     return {Code::no_memory,

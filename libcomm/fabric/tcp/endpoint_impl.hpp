@@ -16,6 +16,10 @@
 
 namespace weft::fabric::tcp {
 
+// At once, besides a payload that is read into place: a message of 16 KiB and its frame. Of longer
+// payloads most bytes are to go to their place without a copy between.
+inline constexpr std::size_t kReadBytes = 20 << 10;
+
 class TcpEndpoint final : public Endpoint {
  public:
   TcpEndpoint(Interface interface, Descriptor listener, std::string address);

@@ -12,8 +12,7 @@
 namespace weft::fabric::tcp {
 namespace {
 
-constexpr std::size_t kReadBytes = 256 << 10;  // at once, besides a payload that is read into place
-constexpr int kMostReads = 4;                  // of a link in a poll()
+constexpr int kMostReads = 4;  // of a link in a poll()
 // A shorter put is gathered and then stored at once, so that words are written whole.
 constexpr std::size_t kGather = 4096;
 

@@ -437,9 +437,11 @@ def mpi_tests(tally, phase, folder, options):
 
 
 # What does not need memory shared between processes, as no process has any there; nor measures the
-# memory of a process, to which libfabric adds its own.
-OFI_CASES = (r'^(p2p_|coll_|fuzz_|window-|window_epochs-|err_windows|flood_(?!small)|storm|types|'
+# memory of a process, to which connections and libfabric add theirs.
+NETWORK_CASES = (r'^(p2p_|coll_|fuzz_|window-|window_epochs-|err_windows|flood_(?!small)|storm|types|'
              r'death_(recv|any|barrier)|survive_(ft|revoke|loop|shrunken_inter)|handles|err_truncate)')
+# A few of them: the layers above are the same.
+OFI_CASES = r'^(p2p_(order|probe|types)-|coll_ops-|coll_random-|storm-|window-|death_(recv|barrier)-|survive_ft)'
 # What differs when some ranks share memory and others do not.
 HOSTS_CASES = (r'^(comm|coll_ops|coll_random|fuzz_coll|death_coll_\w+|inter|neighbor|p2p_order|p2p_probe|'
                r'storm|storm_threads|types|window|window_epochs|fuzz_windows|'
@@ -467,19 +469,19 @@ def mpi_over_networks(tally, folder, options):
     """The same programs on one host whose processes may only use the tcp fabric, or ofi, and on two."""
     if options.quick:
         return
-    mpi_elsewhere(tally, folder, options, 'tcp', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_INTERFACE=lo'])
+    mpi_elsewhere(tally, folder, options, 'tcp', NETWORK_CASES,
+                  ['--np', '2,3', '--env', 'WEFT_FABRIC=tcp', '--env', 'WEFT_INTERFACE=lo',
+                   # Which have run over it.
+                   *([] if options.filter else ['--without', '_tcp-'])])
+    mpi_elsewhere(tally, folder, options, 'hosts', HOSTS_CASES, ['--np', '4,5', '--hosts', 'h1,h2'],
+                  [os.path.join(ROOT, 'tests/netns/run'), '--'])
     info = subprocess.run([os.path.join(folder, 'stage', 'bin', 'weft-info'), '--fabrics'],
                           capture_output=True, text=True, check=False).stdout
     if '  ofi: ' not in info or 'no provider' in info:
         tally.add('release', 'multi-process tests over ofi', 'skipped', 'libfabric is not here')
         return
     mpi_elsewhere(tally, folder, options, 'ofi', OFI_CASES,
-                  ['--np', '2,3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_INTERFACE=lo',
-                   # Which have run over it.
-                   *([] if options.filter else ['--without', '_ofi-'])])
-    mpi_elsewhere(tally, folder, options, 'hosts', HOSTS_CASES, ['--np', '4,5', '--hosts', 'h1,h2'],
-                  [os.path.join(ROOT, 'tests/netns/run'), '--'])
+                  ['--np', '3', '--env', 'WEFT_FABRIC=ofi', '--env', 'WEFT_INTERFACE=lo'])
 
 
 def installed_commands(tally, folder, options):

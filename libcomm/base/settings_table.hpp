@@ -43,16 +43,18 @@ WEFT_SETTING(
 WEFT_SETTING(launch, "LAUNCH", "ssh -oBatchMode=yes {host}", text, user,
              "the command with which weftrun starts its agent on another host, as its last words")
 // fabric and transport
-WEFT_SETTING(fabric, "FABRIC", "shm,verbs,ofi", text, user,
+WEFT_SETTING(fabric, "FABRIC", "shm,verbs,tcp", text, user,
              "the fabrics that may be used; two processes take the first that both have, in this "
-             "order. Without shm, the processes of a host are as if on different ones")
+             "order. Without shm, the processes of a host are as if on different ones. ofi, for "
+             "networks that only libfabric knows, is taken where it is named")
 WEFT_SETTING(ofi_provider, "OFI_PROVIDER", "net,tcp", text, user,
              "libfabric's provider for the ofi fabric (fi_info -l lists them); of several the "
              "first that is there")
-WEFT_SETTING(interface, "INTERFACE", "", text, user,
-             "the network interface of the tcp and ofi fabrics: its name (with providers for devices "
-             "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
-             "the default route, else one that is not of containers")
+WEFT_SETTING(
+    interface, "INTERFACE", "", text, user,
+    "the network interface of the tcp and ofi fabrics: its name (with providers for devices "
+    "libfabric's domain), its address or the network's, as 10.1.0.0/16; empty: that of "
+    "the default route, else one that is not of containers")
 WEFT_SETTING(device, "DEVICE", "", text, user,
              "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); "
              "empty: the active one nearest to the process's cores. Of several, with commas "

@@ -7,6 +7,7 @@
 
 #include "base/finding.hpp"
 #include "base/settings.hpp"
+#include "fabric/interfaces.hpp"
 
 namespace weft::fabric {
 
@@ -26,5 +27,10 @@ struct Inspection {
 
 // Of the fabric of this name (registry.hpp). False: it has nothing to say, or is not in this build.
 bool inspect(const Settings& settings, std::string_view name, Inspection& inspection);
+
+// Of a fabric over this network interface: what the kernel says of it, and a place there. `what`:
+// the fabric's own words before it, as "net on ".
+void inspect_interface(std::string_view fabric, std::string_view what, const Interface& interface,
+                       Inspection& inspection);
 
 }  // namespace weft::fabric

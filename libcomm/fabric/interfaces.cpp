@@ -78,8 +78,8 @@ Status choose_interface(const std::vector<Interface>& interfaces, const std::str
         (chosen == interfaces.size() || order(interfaces[i]) < order(interfaces[chosen])))
       chosen = i;
   if (chosen != interfaces.size()) return {};
-  return {Code::bad_setting, fmt::format("WEFT_INTERFACE={} is none of what there is: {}",
-                                         wanted, list_text(interfaces))};
+  return {Code::bad_setting, fmt::format("WEFT_INTERFACE={} is none of what there is: {}", wanted,
+                                         list_text(interfaces))};
 }
 
 std::string list_text(const std::vector<Interface>& interfaces) {

@@ -98,8 +98,8 @@ const Row* find_row(std::string_view name) {
   return found == std::end(table) ? nullptr : found;
 }
 
-bool inspect([[maybe_unused]] const Settings& settings, std::string_view name,
-             [[maybe_unused]] Inspection& inspection) {
+bool inspect(const Settings& settings, std::string_view name, Inspection& inspection) {
+  if (name == "tcp") return tcp::inspect(settings, inspection), true;
 #ifdef WEFT_HAVE_VERBS
   if (name == "verbs") return weft::verbs::inspect(settings, inspection), true;
 #endif
@@ -128,9 +128,16 @@ Status check_setting(const Settings& settings) {
       return {Code::bad_setting, fmt::format("WEFT_FABRIC={}: '{}' is no fabric; there are shm, "
                                              "verbs, tcp and ofi, separated by commas",
                                              settings.text(Setting::fabric), name)};
-    if (comma == std::string_view::npos) return {};
+    if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
+  const std::string& provider = settings.text(Setting::ofi_provider);
+  if (provider == Settings().text(Setting::ofi_provider) || is_allowed(settings, "ofi")) return {};
+  return {
+      Code::bad_setting,
+      fmt::format("WEFT_OFI_PROVIDER={} is for the fabric ofi, which WEFT_FABRIC={} leaves out: "
+                  "name it there, as WEFT_FABRIC=shm,ofi",
+                  provider, settings.text(Setting::fabric))};
 }
 
 bool is_demanded(const Row& row, const Settings& settings) {

@@ -34,7 +34,8 @@ const Row* find_row(std::string_view name);  // null: no such row
 // For tests: how "loopback" is made from here on. Before the first endpoint; not thread-safe.
 void set_loopback(std::unique_ptr<Endpoint> (*make)());
 
-// check_setting: bad_setting if WEFT_FABRIC names a fabric that no row has. is_allowed: true if it
+// check_setting: bad_setting if WEFT_FABRIC names a fabric that no row has, or leaves one out that
+// WEFT_OFI_PROVIDER is for. is_allowed: true if it
 // names this one.
 Status check_setting(const Settings& settings);
 bool is_allowed(const Settings& settings, std::string_view name);

@@ -8,8 +8,7 @@
 namespace weft::test {
 namespace {
 
-const std::vector<NameValue> kOverLoopback = {{"INTERFACE", "lo"},
-                                              {"PEER_TIMEOUT_MS", "60000"}};
+const std::vector<NameValue> kOverLoopback = {{"INTERFACE", "lo"}, {"PEER_TIMEOUT_MS", "60000"}};
 
 std::vector<NameValue> with(std::vector<NameValue> more) {
   more.insert(more.end(), kOverLoopback.begin(), kOverLoopback.end());

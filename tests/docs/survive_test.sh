@@ -8,4 +8,4 @@ here=$(dirname "$(readlink -f "$0")")
 PATH=$prefix/bin:$PATH
 "$2" --seed 1 --points 256
 "$2" --seed 2 --points 256 -n 7 --kill 6 --seconds 0.1
-WEFT_FABRIC=ofi WEFT_INTERFACE=lo "$2" --seed 3 --points 256 -n 5 --kill 3
+WEFT_FABRIC=tcp WEFT_INTERFACE=lo "$2" --seed 3 --points 256 -n 5 --kill 3

@@ -20,15 +20,13 @@ void run(const char* scenario, const Process::Environment& environment = {},
   CHECK(process.out() == expected);
 }
 
-const Process::Environment kOfi = {{"WEFT_FABRIC", "ofi"}, {"WEFT_INTERFACE", "lo"}};
+const Process::Environment kTcp = {{"WEFT_FABRIC", "tcp"}, {"WEFT_INTERFACE", "lo"}};
 
 }  // namespace
 
 TEST_CASE("threads of the library take no signals") {
   run("signals");
-#ifdef WEFT_HAVE_OFI
-  run("signals", kOfi);
-#endif
+  run("signals", kTcp);
   // The first rank runs the rendezvous itself.
   run("signals",
       {{"WEFT_RANK", "0"},
@@ -44,9 +42,7 @@ TEST_CASE("threads of the library take no signals") {
 
 TEST_CASE("a forked child ends without a word to the peers") {
   run("fork");
-#ifdef WEFT_HAVE_OFI
-  run("fork", kOfi);
-#endif
+  run("fork", kTcp);
 }
 
 }  // namespace weft::testing

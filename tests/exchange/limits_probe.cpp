@@ -1,11 +1,13 @@
 // One rank of a job of three that comes to its limits: memory that is not there, no room for rings,
 // an end with messages under way, a death while blocks wait to be read. Started by faults_test.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -164,6 +166,9 @@ void use_wrong_memory(Job& job) {
     return job.cas(0, memory, 0, 1).code == Code::bad_argument &&
            job.fetch_add(0, memory, 1).code == Code::bad_argument;
   };
+  // Of a handle; over tcp only the bytes of an access are looked at.
+  const char* fabric = std::getenv("WEFT_FABRIC");
+  const bool checks_length = fabric == nullptr || std::string_view(fabric) != "tcp";
   for (const int kind : {0, 1}) {
     const RemoteMemory good = all[kind][peer];
     REQUIRE(job.rdma_read(0, good, local.data(), kBytes) == Code::ok);
@@ -181,12 +186,14 @@ void use_wrong_memory(Job& job) {
       REQUIRE(refused(bad, 8));
     }
     RemoteMemory bad = good;
-    bad.bytes = ~std::uint64_t{0};
-    REQUIRE(refused(bad, 8));
-    bad.bytes = kBytes + 1;
-    REQUIRE(job.rdma_read(0, bad, local.data(), 8) == Code::bad_argument);
-    REQUIRE(job.rdma_write(0, bad, local.data(), kBytes) == Code::bad_argument);
-    REQUIRE(job.cas(0, bad, 0, 1).code == Code::bad_argument);
+    if (checks_length) {
+      bad.bytes = ~std::uint64_t{0};
+      REQUIRE(refused(bad, 8));
+      bad.bytes = kBytes + 1;
+      REQUIRE(job.rdma_read(0, bad, local.data(), 8) == Code::bad_argument);
+      REQUIRE(job.rdma_write(0, bad, local.data(), kBytes) == Code::bad_argument);
+      REQUIRE(job.cas(0, bad, 0, 1).code == Code::bad_argument);
+    }
     for (const std::uint32_t bits : {1u << 31, 1u << 20, 1u << 16, 0xffffu}) {
       bad = good;
       MemoryKey key = key_of(good);

@@ -43,9 +43,9 @@ class Cli(command.Command):
         for ranks, threads in ways:
             self.check_graph(path, EPINIONS, ranks, threads, command.MODES)
 
-    def test_known_results_over_ofi(self):
+    def test_known_results_over_tcp(self):
         self.check_graph(os.path.join(command.GRAPHS, 'soc-Epinions1.el.gz'), EPINIONS, 3, 2, command.MODES,
-                         env={'WEFT_FABRIC': 'ofi', 'WEFT_INTERFACE': 'lo'})
+                         env={'WEFT_FABRIC': 'tcp', 'WEFT_INTERFACE': 'lo'})
 
     @unittest.skipIf(command.ADDRESS, 'no other memory than by the known results')
     def test_more_known_results(self):

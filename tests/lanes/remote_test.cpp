@@ -555,4 +555,9 @@ TEST_CASE("without a fabric in common both lists are told", "[remote]") {
       [](Fabrics&, Shared&) { return true; });
   REQUIRE(settings.set("FABRIC", "shm,tin cans").ok());
   CHECK(fabric::check_setting(settings).code() == Code::bad_setting);
+  REQUIRE(settings.set("OFI_PROVIDER", "efa").ok());
+  REQUIRE(settings.set("FABRIC", "shm,tcp").ok());
+  CHECK(fabric::check_setting(settings).text().find("WEFT_FABRIC=shm,ofi") != std::string::npos);
+  REQUIRE(settings.set("FABRIC", "shm,ofi").ok());
+  CHECK(fabric::check_setting(settings).ok());
 }

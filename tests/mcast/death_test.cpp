@@ -204,9 +204,7 @@ TEST_CASE("a member that is killed at any time harms nobody") {
          seed);
 }
 
-#ifdef WEFT_HAVE_OFI
-TEST_CASE("a member that is killed is named over ofi, too") {
-  // libfabric takes a third of a second to start, in each of the processes.
+TEST_CASE("a member that is killed is named over tcp, too") {
   for (const int victim : {0, 1, 4})
     for (const Moment moment : {Moment::half_complete, Moment::close})
       play({kWays[1], "pipeline", victim, moment});
@@ -224,4 +222,3 @@ TEST_CASE("a member that is killed at any step over slow links is named", "[.][l
   for (std::uint64_t seed = 0; seed < 3; ++seed)
     play({kWays[1], kKilled[seed], static_cast<int>(seed), Moment::any}, seed);
 }
-#endif

@@ -23,7 +23,7 @@ class Hostile {
   explicit Hostile(bool is_native = false)
       : node({.name = "hostile",
               .secret = "secret",
-              .fabrics = is_native ? "ofi" : "shm",
+              .fabrics = is_native ? "tcp" : "shm",
               .progress_thread = false}) {
     if (is_native) REQUIRE(node.listen("127.0.0.1:0").ok());
     REQUIRE(node.address(address).ok());
@@ -74,7 +74,7 @@ TEST_CASE("a member that sends anything harms nobody") {
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
-    Team team(is_native ? Way{"ofi", "ofi"} : kWays[0], 2);
+    Team team(is_native ? Way{"tcp", "tcp"} : kWays[0], 2);
     for (std::size_t i = 0; is_native && i < 2; ++i) {
       REQUIRE(team.members[i]->node().listen("127.0.0.1:0").ok());
       REQUIRE(team.members[i]->node().address(team.addresses[i]).ok());
@@ -509,7 +509,7 @@ struct Between {
     REQUIRE(done());
   }
 
-  Team team{Way{"ofi", "ofi"}, 2};
+  Team team{Way{"tcp", "tcp"}, 2};
   Hostile liar;
   Inbox inboxes[2];
   std::vector<std::unique_ptr<Group>> groups;  // of members 0 and 2

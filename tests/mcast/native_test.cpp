@@ -151,11 +151,11 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
 
 namespace {
 
-constexpr Way kOfi{"ofi", "ofi"};
+constexpr Way kTcp{"tcp", "tcp"};
 
 // A team whose Nodes listen on the loopback.
 struct NativeTeam : Team {
-  explicit NativeTeam(int size) : Team(kOfi, size) {
+  explicit NativeTeam(int size) : Team(kTcp, size) {
     for (std::size_t i = 0; i < members.size(); ++i) {
       REQUIRE(members[i]->node().listen("127.0.0.1:0").ok());
       REQUIRE(members[i]->node().address(addresses[i]).ok());

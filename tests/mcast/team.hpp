@@ -25,9 +25,7 @@ struct Way {
 };
 inline const Way kWays[] = {
     {"shared memory", "shm"},
-#ifdef WEFT_HAVE_OFI
-    {"ofi", "ofi"},
-#endif
+    {"tcp", "tcp"},
     {"loopback", "loopback"},
     {"loopback that does messages only",
      "loopback",

@@ -695,6 +695,7 @@ TEST_CASE("empty handles are bad arguments, and nothing else") {
 TEST_CASE("a peer that stands still is lost within the timeout, even if it is only sent to") {
   for (const char* fabric : {
            "shm",
+           "tcp",
 #ifdef WEFT_HAVE_OFI
            "ofi",
 #endif

@@ -341,7 +341,7 @@ class Calls(unittest.TestCase):
         child = os.fork()
         if child == 0:
             signal.alarm(60)
-            with weft.Node("still", secret="s", fabrics="ofi") as node:
+            with weft.Node("still", secret="s", fabrics="tcp") as node:
                 node.listen("127.0.0.1:0")
                 memory = node.allocate(4096)
                 text = node.address.encode() + b"\n" + node.key(memory, RIGHTS).hex().encode()
@@ -352,7 +352,7 @@ class Calls(unittest.TestCase):
             os.close(writer)
             with os.fdopen(reader) as file:
                 address, key = file.readline().strip(), bytes.fromhex(file.readline())
-            with weft.Node("client", secret="s", fabrics="ofi", timeout=INFINITY) as node:
+            with weft.Node("client", secret="s", fabrics="tcp", timeout=INFINITY) as node:
                 peer = node.connect(address)
                 memory = peer.memory(key)
                 memory.put(0, b"first")
@@ -443,7 +443,7 @@ class Calls(unittest.TestCase):
             self.assertEqual(two.memory.fetch_add(0, 0), 2000)
 
     def test_fork(self):
-        for fabrics in ("shm", "ofi"):
+        for fabrics in ("shm", "tcp"):
             with self.subTest(fabrics), Two(fabrics=fabrics) as two:
                 view = two.memory
                 view.put(0, b"parent")

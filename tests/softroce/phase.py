@@ -170,7 +170,7 @@ class Phase:
 def fabrics_of(stage):
     text = subprocess.run([os.path.join(stage, 'bin/weft-info'), '--fabrics'], capture_output=True,
                           text=True, check=False).stdout
-    return [name for name in ('verbs', 'ofi')
+    return [name for name in ('verbs', 'tcp')
             if re.search(f'^  {name}', text, re.MULTILINE) and f'{name}: not in this' not in text]
 
 
@@ -186,7 +186,7 @@ def run(tally, folder, options, few):
     if not few:
         phase.runner()
     present = fabrics_of(phase.stage)
-    for fabric in ('verbs', 'ofi'):
+    for fabric in ('verbs', 'tcp'):
         if fabric not in present:
             tally.add(NAME, fabric, 'skipped', 'not in this build')
     if 'verbs' in present:
@@ -204,5 +204,5 @@ def run(tally, folder, options, few):
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
             phase.machine(1, [phase.programs(1, DEVICES, 1500)])
-    if 'ofi' in present and not few:  # tests/ofi has it between network namespaces
-        phase.machine(2, [phase.mpi('ofi', 2, TWO_GUESTS), phase.faults('ofi')])
+    if 'tcp' in present and not few:  # tests/tcp has it between network namespaces
+        phase.machine(2, [phase.mpi('tcp', 2, TWO_GUESTS), phase.faults('tcp')])

@@ -54,17 +54,11 @@ bool receive(Engine& engine, int source, int tag, std::size_t length, int number
   return got == make_data(length, request.peer, number);
 }
 
-// Ranks that have to use ofi, over the loopback. False, with the reason: not in this build.
-bool use_ofi(Settings& settings) {
-  if (!settings.set("FABRIC", "ofi") || !settings.set("INTERFACE", "lo") ||
-      !settings.set("PEER_TIMEOUT_MS", "30000"))
-    return false;
-#if defined(WEFT_HAVE_OFI) && !defined(__SANITIZE_THREAD__)
-  return true;
-#else
-  WARN("skipped: built without libfabric, or for the thread sanitizer, which it is not");
-  return false;
-#endif
+// Ranks that have to use tcp, over the loopback.
+void use_tcp(Settings& settings) {
+  for (auto [name, value] :
+       {std::pair{"FABRIC", "tcp"}, {"INTERFACE", "lo"}, {"PEER_TIMEOUT_MS", "30000"}})
+    REQUIRE(settings.set(name, value).ok());
 }
 
 }  // namespace
@@ -82,12 +76,10 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
       REQUIRE(settings.set(name, value).ok());
   }
   SECTION("everything announced") { REQUIRE(settings.set("EAGER_MAX_BYTES", "0").ok()); }
-  SECTION("over ofi") {
-    if (!use_ofi(settings)) return;
-  }
+  SECTION("over tcp") { use_tcp(settings); }
   SECTION("over the loopback") { REQUIRE(settings.set("FABRIC", "loopback").ok()); }
-  SECTION("over ofi, small rings") {
-    if (!use_ofi(settings)) return;
+  SECTION("over tcp, small rings") {
+    use_tcp(settings);
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "16K"},
                                {"EAGER_PIECE_BYTES", "512"},

@@ -51,7 +51,7 @@ def all_is_well():
         find(findings, 'ok', 'TCP', way)
         assert '1500' in find(findings, 'ok', 'packets', way)['value']
     # How fast it is depends on the machine; that bytes came both ways does not.
-    moved = [one for one in findings if one['what'] == 'ofi eth0 to eth0']
+    moved = [one for one in findings if one['what'] == 'tcp eth0 to eth0']
     assert len(moved) == 1 and 'Gbit/s there and' in moved[0]['value'], findings
     find(findings, 'ok', 'clocks')
     text = run('h1', 'h2').stdout.splitlines()

@@ -71,8 +71,8 @@ TcpEndpoint::~TcpEndpoint() {
 std::string TcpEndpoint::kind() const { return fmt::format("tcp/{}", address_.size()); }
 
 std::string TcpEndpoint::way_to(Bytes address) const {
-  return fmt::format("tcp from {} to {} (WEFT_INTERFACE chooses others)",
-                     list_text({interface_}), address_text(text_of(address)));
+  return fmt::format("tcp from {} to {} (WEFT_INTERFACE chooses others)", list_text({interface_}),
+                     address_text(text_of(address)));
 }
 
 // Links.
@@ -444,6 +444,14 @@ std::string describe(const Settings& settings) {
     text += fmt::format(" (WEFT_INTERFACE chooses; there are also {})",
                         list_text({all.begin() + 1, all.end()}));
   return text + "\n";
+}
+
+void inspect(const Settings& settings, Inspection& inspection) {
+  std::vector<Interface> all;
+  if (const Status status = find_interfaces(settings, all); !status)
+    return inspection.findings.push_back({Finding::Level::error, "tcp", status.text(),
+                                          "ip address lists them; WEFT_INTERFACE chooses one"});
+  inspect_interface("tcp", "", all.front(), inspection);
 }
 
 }  // namespace weft::fabric::tcp

@@ -18,5 +18,6 @@ Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoi
 
 // For weft-info: the interface that these settings choose, and the others.
 std::string describe(const Settings& settings);
+void inspect(const Settings& settings, Inspection& inspection);
 
 }  // namespace weft::fabric::tcp

@@ -40,8 +40,8 @@ Code result_of(ssize_t count, std::size_t& sent) {
 
 Code send_parts(int fd, iovec* parts, std::size_t count, std::size_t& sent) {
   if (count == 1)  // which costs less
-    return result_of(
-        ::send(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL), sent);
+    return result_of(::send(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL),
+                     sent);
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = count;

@@ -218,12 +218,12 @@ void inspect(const Settings& settings, fabric::Inspection& inspection) {
   if (devices.empty()) {
     const bool is_wanted =
         settings.text(Setting::fabric) == "verbs" || !settings.text(Setting::device).empty();
-    findings.push_back(
-        {is_wanted ? Level::error : Level::note, "RDMA",
-         "no device: other hosts are reached over libfabric (TCP, or a network of its own)",
-         is_wanted ? "rdma link; lspci | grep -i -e mellanox -e ethernet; WEFT_FABRIC and "
-                     "WEFT_DEVICE ask for one"
-                   : "nothing, unless this host should have one: rdma link"});
+    findings.push_back({is_wanted ? Level::error : Level::note, "RDMA",
+                        "no device: other hosts are reached over TCP",
+                        is_wanted
+                            ? "rdma link; lspci | grep -i -e mellanox -e ethernet; WEFT_FABRIC and "
+                              "WEFT_DEVICE ask for one"
+                            : "nothing, unless this host should have one: rdma link"});
     return;
   }
   if (!look_at_nodes(devices, findings)) return;

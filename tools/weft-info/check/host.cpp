@@ -180,7 +180,7 @@ Status Host::ask(const Json& question, Json& answer, int timeout_ms) {
 
 std::string Host::address() const {
   for (const Json& end : facts_.value("ends", Json::array()))
-    if (end.value("fabric", "") == "ofi" && !end.value("ip", "").empty()) return end["ip"];
+    if (end.value("fabric", "") != "verbs" && !end.value("ip", "").empty()) return end["ip"];
   for (const Json& end : facts_.value("ends", Json::array()))
     if (!end.value("ip", "").empty()) return end["ip"];
   const Json interfaces = facts_.value("interfaces", Json::array());

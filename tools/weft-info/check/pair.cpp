@@ -220,6 +220,9 @@ void Pair::packets(Host& from, Host& to, const Json& listening, const std::strin
                     interface_with(to, address), bytes, most - 28, address));
 }
 
+// It goes by the kernel's connections and routes.
+bool is_by_kernel(const Json& end) { return end.at("fabric") != "verbs"; }
+
 std::string name_of(const Json& end) {
   const std::string fabric = end.at("fabric"), name = end.at("name");
   return fabric + " " + name;
@@ -238,20 +241,20 @@ void Pair::ends(bool connects) {
       route_of(a_, b_, left[i], right[j]);
       route_of(b_, a_, right[j], left[i]);
       // Without connections it would take time to say the same again.
-      if (!connects && left[i].at("fabric") == "ofi") continue;
+      if (!connects && is_by_kernel(left[i])) continue;
       end_pair(left[i], i, right[j]);
     }
   if (met.empty())
     add(both_, Level::error, "fabrics",
         "none that both have, so processes there cannot reach each other",
-        "weft-info --fabrics on both; compare WEFT_FABRIC, WEFT_DEVICE and WEFT_OFI_PROVIDER");
+        "weft-info --fabrics on both; compare WEFT_FABRIC, WEFT_DEVICE and WEFT_INTERFACE");
   for (const std::string fabric : {"verbs"})
     if (!met.contains(fabric))
       for (const Host* host : {&a_, &b_})
         for (const Json& end : host->facts().at("ends"))
           if (end.at("fabric") == fabric)
             add(both_, Level::warning, "RDMA",
-                fmt::format("{} has {}, the other none that is usable: they go by libfabric",
+                fmt::format("{} has {}, the other none that is usable: they go by TCP",
                             host->name(), end.at("name").get<std::string>()),
                 "see the other host's lines of devices");
 }
@@ -260,7 +263,7 @@ void Pair::ends(bool connects) {
 void Pair::route_of(Host& from, Host& to, const Json& left, const Json& right) {
   const std::string interface = left.at("interface"), source = left.at("ip"),
                     target = right.at("ip");
-  if (left.at("fabric") == "ofi" || interface.empty() || target.empty()) return;
+  if (is_by_kernel(left) || interface.empty() || target.empty()) return;
   Json route;
   const Status status = from.ask({{"do", "route"}, {"to", target}, {"from", source}}, route);
   const std::string what = fmt::format("route of {} to {}", left.at("name").get<std::string>(),
@@ -283,7 +286,7 @@ void Pair::end_pair(const Json& left, std::size_t left_index, const Json& right)
   const std::string what =
       fmt::format("{} to {}", name_of(left), right.at("name").get<std::string>());
   const unsigned left_mtu = left.at("mtu"), right_mtu = right.at("mtu");
-  if (left.at("fabric") != "ofi" && left_mtu != right_mtu)
+  if (!is_by_kernel(left) && left_mtu != right_mtu)
     add(both_, Level::warning, what + " MTU",
         fmt::format("{} at {}, {} at {}: the larger end may send packets that the other drops",
                     left_mtu, a_.name(), right_mtu, b_.name()),
@@ -297,7 +300,7 @@ void Pair::end_pair(const Json& left, std::size_t left_index, const Json& right)
                                answer);
   if (!status) {
     add(both_, Level::error, what, status.text(),
-        left.at("fabric") == "ofi"
+        is_by_kernel(left)
             ? "see the lines of TCP and packets; WEFT_INTERFACE names another interface"
             : fmt::format(
                   "see the lines of MTU, packets and routes; a firewall must pass UDP 4791; "
@@ -319,7 +322,7 @@ void Pair::end_pair(const Json& left, std::size_t left_index, const Json& right)
   else
     add(both_, share >= kPoorShare ? Level::note : Level::warning, what,
         fmt::format("{}: {:.0f} %", value, share * 100),
-        left.at("fabric") == "ofi"
+        is_by_kernel(left)
             ? "one connection of TCP is bound by one core: nothing on fast links and busy hosts; "
               "else ethtool -S DEV | grep -e err -e drop"
             : "ethtool -S DEV | grep -e discard -e pause; weft-perf for a longer look; the place "

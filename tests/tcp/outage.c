@@ -1,4 +1,4 @@
-/* An MPI job for tests/ofi/outages, whose network fails now and then.
+/* An MPI job for tests/tcp/outages, whose network fails now and then.
  *
  *   outage SECONDS   rounds of messages, collectives and remote memory, all results checked. Rank 0
  *                    says "ready" once they run, and "as expected" at the end.

@@ -1,4 +1,4 @@
-// A process of a job for tests/ofi/run. Exit status 0 if all was as the mode says.
+// A process of a job for tests/tcp/run. Exit status 0 if all was as the mode says.
 //
 //   probe storm SECONDS       everybody sends to the next rank and receives from the one before,
 //                             messages of all sizes; content and order are checked

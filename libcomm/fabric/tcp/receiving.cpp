@@ -13,6 +13,8 @@ namespace weft::fabric::tcp {
 namespace {
 
 constexpr int kMostReads = 4;  // of a link in a poll()
+// Of a payload at once: the kernel tells the sender of its room when a read ends.
+constexpr std::size_t kPlaceBytes = 128 << 10;
 // A shorter put is gathered and then stored at once, so that words are written whole.
 constexpr std::size_t kGather = 4096;
 
@@ -40,9 +42,11 @@ ssize_t TcpEndpoint::receive(TcpLink& link, std::byte* at, std::size_t& wanted) 
     wanted = std::min(link.missing, kReadBytes);
     return ::recv(link.socket.get(), buffer_.data(), wanted, MSG_DONTWAIT);
   }
-  const iovec parts[] = {{link.at, link.missing}, {at, kReadBytes}};
-  wanted = link.missing + kReadBytes;
-  return ::readv(link.socket.get(), parts, 2);
+  const std::size_t bytes = std::min(link.missing, kPlaceBytes);
+  const bool is_last = bytes == link.missing;
+  const iovec parts[] = {{link.at, bytes}, {at, kReadBytes}};
+  wanted = bytes + (is_last ? kReadBytes : 0);
+  return ::readv(link.socket.get(), parts, is_last ? 2 : 1);
 }
 
 bool TcpEndpoint::read(Events& events, TcpLink& link) {

@@ -29,16 +29,17 @@ constexpr std::size_t kBuckets = 1024;
 std::mutex open_mutex;
 std::array<transport::List<Comm>, kBuckets> open_comms;
 
-// A communicator has two contexts; givers count their own up.
+// A communicator has two contexts, or two for each channel, which are in one bucket; givers count
+// their own up.
 transport::List<Comm>& open_comms_of(std::uint32_t context) {
-  return open_comms[context / 2 % kBuckets];
+  return open_comms[context / (2 * kNumChannels) % kBuckets];
 }
 
 std::span<const int> senders_in(std::uint32_t context) noexcept {
   {
     const std::lock_guard lock(open_mutex);
     for (const Comm* comm = open_comms_of(context).first(); comm != nullptr; comm = comm->next)
-      if (comm->context == context) return comm->peer_group().members();
+      if (comm->has_channel(context)) return comm->peer_group().members();
   }
   return (context & kAcrossJobs) != 0 ? contexts_across->senders(context) : std::span<const int>();
 }
@@ -71,8 +72,8 @@ Comm::~Comm() {
     }
     ft::note_end(*this);
     if (engine != nullptr) {
-      for (const std::uint32_t one : {context, context + 1, team->context()})
-        engine->close_context(one);
+      for_each_channel([](std::uint32_t one) { engine->close_context(one); });
+      for (const std::uint32_t one : {context + 1, team->context()}) engine->close_context(one);
     }
   }
   if (given_context) drop_context(*given_context);
@@ -81,9 +82,14 @@ Comm::~Comm() {
   contexts_across->give_back(across_contexts[1], group->members());
 }
 
-std::uint32_t new_context(bool is_across, bool for_threads) {
+std::uint32_t new_context(bool is_across, bool for_threads, Hints* hints) {
   if (is_across) return contexts_across->draw();
-  const std::optional<std::uint32_t> id = context_ids->take();
+  std::optional<std::uint32_t> id;
+  if (hints != nullptr && hints->any() && for_threads && engine->is_threaded()) {
+    id = context_ids->take_block();
+    if (!id) *hints = {};
+  }
+  if (!id) id = context_ids->take();
   // The other members wait for a number: no caller could get an error.
   if (!id) end_job(MPI_ERR_OTHER, "there are more communicators than contexts for them");
   return context_of(engine->rank(), *id) |
@@ -97,23 +103,27 @@ void drop_context(std::uint32_t context) {
 namespace {
 
 // The other members have the context: no caller could get an error.
-void open_contexts(std::uint32_t context, std::uint32_t team_context) noexcept {
-  for (const std::uint32_t one : {context, team_context})
+void open_contexts(const Comm& comm, std::uint32_t team_context) noexcept {
+  const auto open = [](std::uint32_t one) {
     if (Status status = insist([one] { return engine->open_context(one); }); !status)
       end_job(MPI_ERR_NO_MEM, "there is no memory for a communicator's lanes");
+  };
+  comm.for_each_channel(open);
+  open(team_context);
 }
 
 void fill_comm(Comm& comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
-               std::uint32_t team_context) noexcept {
-  open_contexts(context, team_context);
+               std::uint32_t team_context, Hints hints) noexcept {
+  comm.context = context;
+  comm.channels = Channels(hints, (context & (kAcrossJobs | kThreadContext)) == kThreadContext);
+  open_contexts(comm, team_context);
   comm.group = std::move(group);
   comm.remote = std::move(remote);
   const Group& peers = comm.peer_group();
   comm.peers = peers.members().data();
   comm.num_peers.store(peers.size(), std::memory_order_relaxed);
   comm.is_special.store(comm.is_inter(), std::memory_order_relaxed);
-  comm.identity = peers.is_identity();
-  comm.context = context;
+  comm.identity = peers.is_identity() && comm.channels.num() == 1;
   for (const std::uint32_t given : {context, team_context - 1})
     if (is_own(given)) comm.given_context = given;
   if (is_across(comm)) {
@@ -166,15 +176,15 @@ CommPtr prepare_comm(std::span<const int> members, Comm& parent) {
 }
 
 Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
-                std::uint32_t team_context) noexcept {
-  fill_comm(*comm, std::move(group), std::move(remote), context, team_context);
+                std::uint32_t team_context, Hints hints) noexcept {
+  fill_comm(*comm, std::move(group), std::move(remote), context, team_context, hints);
   return comm.release();
 }
 
 Comm* retain_open(std::uint32_t context) noexcept {
   const std::lock_guard lock(open_mutex);
   for (Comm* comm = open_comms_of(context).first(); comm != nullptr; comm = comm->next) {
-    if (comm->context != context) continue;
+    if (!comm->has_channel(context)) continue;
     // Its last user may have just let go of it.
     int uses = comm->uses.load(std::memory_order_relaxed);
     while (comm != job_comm && uses != 0)
@@ -190,21 +200,22 @@ void release_slow(Comm* comm) {
 }
 
 void create_predefined_comms() {
-  context_ids->open(range_of_ids(), kReservedIds);
+  context_ids->open(range_of_ids(), kReservedIds,
+                    static_cast<std::uint32_t>(engine->rank()) * range_of_ids());
   engine->set_senders(senders_in);
   ft::open_control();
   std::vector<int> all(static_cast<std::size_t>(engine->size()));
   for (int rank = 0; rank < engine->size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   CommPtr world = new_comm(all);
   fill_comm(*world, std::make_shared<Group>(std::span<const int>(all)), nullptr, context_of(0, 0),
-            context_of(0, 0) + 1);
+            context_of(0, 0) + 1, {});
   world->handle = MPI_COMM_WORLD;
   world->errhandler = initial_errhandler();
   set_name(*world, "MPI_COMM_WORLD");
   const int own = engine->rank();
   CommPtr self = new_comm({&own, 1});
   fill_comm(*self, std::make_shared<Group>(std::span<const int>(&own, 1)), nullptr,
-            context_of(own, 1), context_of(own, 1) + 1);
+            context_of(own, 1), context_of(own, 1) + 1, {});
   self->handle = MPI_COMM_SELF;
   self->errhandler = initial_errhandler();
   set_name(*self, "MPI_COMM_SELF");
@@ -219,6 +230,14 @@ void destroy_comms() {
   job_comm = nullptr;
   own_comm = nullptr;
   ft::close_control();
+}
+
+Hints Hints::of(const Info* info) {
+  const auto is_true = [info](const char* key) {
+    const std::string* value = info != nullptr ? info->find(key) : nullptr;
+    return value != nullptr && *value == "true";
+  };
+  return {is_true("mpi_assert_no_any_tag"), is_true("mpi_assert_no_any_source")};
 }
 
 bool Comm::starts_in_order() {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "coll/coll.hpp"
+#include "mpi/comm/channels.hpp"
 #include "mpi/comm/context_ids.hpp"
 #include "mpi/comm/group.hpp"
 #include "mpi/core/attributes.hpp"
@@ -33,8 +34,9 @@ struct Window;
 struct Comm {
   const int* peers = nullptr;        // world ranks behind the ranks in send and receive calls
   std::atomic<int> num_peers{0};     // relaxed; 0 once revoked: no rank is valid any more
-  bool identity = false;             // peers[i] == i
-  std::uint32_t context = 0;         // of point-to-point messages; context + 1 is the team's
+  bool identity = false;             // peers[i] == i, and there is one channel
+  std::uint32_t context = 0;         // of its first channel; context + 1 is the team's
+  Channels channels;                 // of point-to-point messages
   int rank = 0;                      // of this process, in the local group
   const Session* session = nullptr;  // the session it comes from, if any
 
@@ -81,6 +83,20 @@ struct Comm {
   // True if the user has declared that all members start persistent collectives in one order.
   bool starts_in_order();
   int world(int peer_rank) const noexcept { return identity ? peer_rank : peers[peer_rank]; }
+  // The context of a message to or from this rank, or from any (then nothing depends on it).
+  std::uint32_t context_for(int peer_rank, int tag) const noexcept {
+    return identity ? context : context + channels.offset(peer_rank + rank, tag);
+  }
+  // True for a context of its point-to-point messages.
+  bool has_channel(std::uint32_t one) const noexcept {
+    const std::uint32_t offset = one - context;  // huge below the first
+    return offset % 2 == 0 && offset / 2 < channels.num();
+  }
+  // Calls f(context) for each of those.
+  template <class F>
+  void for_each_channel(F&& f) const {
+    for (std::uint32_t i = 0; i < channels.num(); ++i) f(context + 2 * i);
+  }
   // Returns the rank, in this communicator, of the peer with this world rank.
   int rank_of_world(int world) const noexcept {
     return identity ? world : peer_group().rank_of(world);
@@ -129,7 +145,9 @@ inline bool comes_before(int world, int other) noexcept {
 // communicator; an id that no communicator was made with is given back by drop_context.
 // If the members are of several jobs the id is a random one (context_ids.hpp).
 // for_threads: threads may use it at once; open_comm has to see it then.
-std::uint32_t new_context(bool is_across, bool for_threads);
+// hints: of this process, for the new communicator; if any, there is a context for each channel, or
+// the hints are dropped.
+std::uint32_t new_context(bool is_across, bool for_threads, Hints* hints = nullptr);
 void drop_context(std::uint32_t context);
 // A context that is given back unless a communicator has got it.
 class OfferedContext {
@@ -137,6 +155,9 @@ class OfferedContext {
   OfferedContext(bool offers, bool is_across) : value_(offers ? new_context(is_across, true) : 0) {}
   // A context for a communicator of members of `parent`.
   OfferedContext(bool offers, const Comm& parent) : OfferedContext(offers, is_across(parent)) {}
+  // hints: see new_context().
+  OfferedContext(bool offers, const Comm& parent, Hints& hints)
+      : value_(offers ? new_context(is_across(parent), true, &hints) : 0) {}
   ~OfferedContext() {
     if (value_ != 0) drop_context(value_);
   }
@@ -163,9 +184,10 @@ using CommPtr = std::unique_ptr<Comm, UnmakeComm>;
 // Prepares a communicator for these members (world ranks) or some of them, with the error handler
 // of `parent`.
 CommPtr prepare_comm(std::span<const int> members, Comm& parent);
-// Makes the prepared communicator usable. remote is null for an intracommunicator.
+// Makes the prepared communicator usable. remote is null for an intracommunicator. hints: those
+// that all members have given; the process that gave the context gave them to new_context().
 Comm* open_comm(CommPtr comm, GroupPtr group, GroupPtr remote, std::uint32_t context,
-                std::uint32_t team_context) noexcept;
+                std::uint32_t team_context, Hints hints = {}) noexcept;
 // Deletes the attributes, then the handle. MPI_SUCCESS, or the code of a delete function, after
 // which nothing is freed.
 int free_comm(Comm* comm);
@@ -182,8 +204,9 @@ inline bool leads(const Comm& comm) noexcept {
 }
 
 // Does what MPI_Comm_split and MPI_Comm_create do within one group, for all functions that build on
-// them. Collective. `out` is null if this process is not a member. Errors are raised.
-int split(Comm* comm, int color, int key, Comm*& out, const char* function);
+// them. Collective. `out` is null if this process is not a member. Errors are raised. hints: of
+// this process, for the new communicator.
+int split(Comm* comm, int color, int key, Comm*& out, const char* function, Hints hints = {});
 int create_from(Comm* comm, const GroupPtr& group, Comm*& out, const char* function);
 
 // Does the same for intercommunicators.

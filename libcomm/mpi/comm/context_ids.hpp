@@ -1,7 +1,8 @@
 #pragma once
 // ContextIds: the numbers that this process gives to communicators, of a range of its own. A number
 // is reused as late as possible, and never while its communicator still exists here: the process
-// that gives a number is a member of the communicator that gets it.
+// that gives a number is a member of the communicator that gets it. A communicator with several
+// channels gets a block of kNumChannels numbers.
 //
 // Threads: any thread may call any function.
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "mpi/comm/channels.hpp"
 #include "peer/handshake.hpp"
 #include "tagged/engine.hpp"
 
@@ -61,12 +63,15 @@ class ContextsAcross {
 
 class ContextIds {
  public:
-  // Starts with the ids 0 to range - 1, of which the first `num_reserved` are never given.
-  void open(std::uint32_t range, std::uint32_t num_reserved) {
+  // Starts with the ids 0 to range - 1, of which the first `num_reserved` are never given. Blocks
+  // begin where `origin` plus the id is a multiple of their size.
+  void open(std::uint32_t range, std::uint32_t num_reserved, std::uint32_t origin) {
     const std::lock_guard lock(mutex_);
     range_ = range;
     next_ = num_reserved_ = num_reserved;
+    origin_ = origin;
     in_use_.clear();
+    blocks_.clear();
   }
   // Takes an id. None: all are in use.
   std::optional<std::uint32_t> take() {
@@ -78,18 +83,48 @@ class ContextIds {
       if (in_use_.insert(id).second) return id;
     }
   }
-  // Gives an id back. Ids that were not taken, such as the reserved ones, are ignored.
+  // Takes a block, and returns its first id. None: no block is free.
+  std::optional<std::uint32_t> take_block() {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t id = next_;
+    for (std::uint32_t tries = 0; tries <= range_ / kNumChannels + 1; ++tries) {
+      id += (0 - origin_ - id) % kNumChannels;
+      if (id >= range_ || range_ - id < kNumChannels) {
+        id = num_reserved_;
+        continue;
+      }
+      if (is_free_block(id)) {
+        blocks_.insert(id);
+        for (std::uint32_t i = 0; i < kNumChannels; ++i) in_use_.insert(id + i);
+        next_ = id + kNumChannels;
+        return id;
+      }
+      id += kNumChannels;
+    }
+    return std::nullopt;
+  }
+  // Gives an id back, or the block that begins with it. Ids that were not taken, such as the
+  // reserved ones, are ignored.
   void give_back(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
-    in_use_.erase(id);
+    const std::uint32_t num = blocks_.erase(id) != 0 ? kNumChannels : 1;
+    for (std::uint32_t i = 0; i < num; ++i) in_use_.erase(id + i);
   }
 
  private:
+  bool is_free_block(std::uint32_t id) const {
+    for (std::uint32_t i = 0; i < kNumChannels; ++i)
+      if (in_use_.contains(id + i)) return false;
+    return true;
+  }
+
   std::mutex mutex_;
   std::uint32_t range_ = 0;
+  std::uint32_t origin_ = 0;
   std::uint32_t num_reserved_ = 0;
   std::uint32_t next_ = 0;
   std::unordered_set<std::uint32_t> in_use_;
+  std::unordered_set<std::uint32_t> blocks_;  // their first ids
 };
 
 }  // namespace weft::mpi

@@ -22,6 +22,29 @@ AttributeSet::Copying copy_extras(Comm* from, Comm* to, const Info* info, bool k
 
 namespace {
 
+// All members learn the first one's context, and which hints all have given.
+Status agree(coll::Team& team, std::uint32_t& context, Hints& hints) {
+  struct Offer {
+    std::uint32_t context;  // of the others: all bits
+    std::uint32_t hints;
+  };
+  const coll::Reduction both{.apply =
+                                 [](const void* in, void* inout, std::size_t count, void*) {
+                                   for (std::size_t i = 0; i < count; ++i) {
+                                     Offer& to = static_cast<Offer*>(inout)[i];
+                                     to.context &= static_cast<const Offer*>(in)[i].context;
+                                     to.hints &= static_cast<const Offer*>(in)[i].hints;
+                                   }
+                                 },
+                             .element_bytes = sizeof(Offer)};
+  const Offer mine{team.rank() == 0 ? context : ~std::uint32_t{0}, hints.bits()};
+  Offer all{};
+  const Status status = coll::allreduce(team, &mine, &all, 1, both);
+  context = all.context;
+  hints = Hints::of_bits(all.hints);
+  return status;
+}
+
 int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const char* function) {
   Comm* comm = find_comm(handle);
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
@@ -31,12 +54,13 @@ int dup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, const 
   if (comm->is_inter()) return dup_inter(comm, info, keep_info, out, function);
   CommPtr made = prepare_comm(comm->group->members(), *comm);
   const AttributeSet::Copying attributes = copy_extras(comm, made.get(), info, keep_info);
-  OfferedContext offered(comm->rank == 0, *comm);
+  Hints hints = Hints::of(made->info.get());
+  OfferedContext offered(comm->rank == 0, *comm, hints);
   std::uint32_t context = offered.value();
-  const Status status = coll::bcast(*comm->team, &context, sizeof context, 0);
+  const Status status = agree(*comm->team, context, hints);
   if (!status) return raise_status(comm, status, function);
   offered.resolve(context);
-  Comm* copy = open_comm(std::move(made), comm->group, nullptr, context, context + 1);
+  Comm* copy = open_comm(std::move(made), comm->group, nullptr, context, context + 1, hints);
   const int code = copy->attributes.take(comm->handle, attributes);
   if (code != MPI_SUCCESS) {
     static_cast<void>(free_comm(copy));
@@ -50,11 +74,12 @@ struct SplitEntry {
   int color;
   int key;
   std::uint32_t context;  // offered by this process if it becomes rank 0
+  std::uint32_t hints;
 };
 
 }  // namespace
 
-int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
+int split(Comm* comm, int color, int key, Comm*& out, const char* function, Hints hints) {
   out = nullptr;
   if (is_revoked(*comm)) return raise(comm, MPIX_ERR_REVOKED, function);
   if (color < 0 && color != MPI_UNDEFINED)
@@ -70,8 +95,8 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
     made = prepare_comm(comm->group->members(), *comm);
     group = std::make_shared<Group>(size);
   }
-  OfferedContext offered(color != MPI_UNDEFINED, *comm);
-  const SplitEntry mine{color, key, offered.value()};
+  OfferedContext offered(color != MPI_UNDEFINED, *comm, hints);
+  const SplitEntry mine{color, key, offered.value(), hints.bits()};
   const Status status = share(*comm->team, mine, all);
   if (!status) return raise_status(comm, status, function);
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
@@ -80,11 +105,16 @@ int split(Comm* comm, int color, int key, Comm*& out, const char* function) {
   std::stable_sort(ranks.begin(), ranks.end(), [&all](int a, int b) {
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
-  for (const int rank : ranks) members.push_back(comm->group->world(rank));
+  std::uint32_t agreed = ~std::uint32_t{0};
+  for (const int rank : ranks) {
+    members.push_back(comm->group->world(rank));
+    agreed &= all[static_cast<std::size_t>(rank)].hints;
+  }
   group->assign(members);
   const std::uint32_t context = all[static_cast<std::size_t>(ranks.front())].context;
   offered.resolve(context);
-  out = open_comm(std::move(made), std::move(group), nullptr, context, context + 1);
+  out = open_comm(std::move(made), std::move(group), nullptr, context, context + 1,
+                  Hints::of_bits(agreed));
   return MPI_SUCCESS;
 }
 
@@ -189,7 +219,7 @@ MPI_FUNCTION(Comm_split_type)
   if (object->is_inter()) return split_inter(object, color, key, newcomm, __func__);
   InfoPtr kept = copy_of(hints);
   Comm* made;
-  const int code = split(object, color, key, made, __func__);
+  const int code = split(object, color, key, made, __func__, Hints::of(kept.get()));
   if (made != nullptr) {
     made->info = std::move(kept);
     *newcomm = made->handle;

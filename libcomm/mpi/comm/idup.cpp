@@ -12,12 +12,13 @@ namespace {
 
 class Duplication final : public Operation {
  public:
-  Duplication(Comm& from, CommPtr made, MPI_Comm* out)
+  Duplication(Comm& from, CommPtr made, MPI_Comm* out, Hints hints)
       : from_(from),
         made_(std::move(made)),
         out_(out),
-        offered_(from.rank == 0, from),
-        contexts_{offered_.value(), 0},
+        hints_(hints),
+        offered_(from.rank == 0, from, hints_),
+        contexts_{offered_.value(), 0, hints_.bits()},
         schedule_(from) {}
   Code start() override {
     if (from_.is_inter() && from_.rank == 0) {
@@ -35,8 +36,10 @@ class Duplication final : public Operation {
     std::uint32_t context = contexts_[0];
     if (from_.is_inter() && !leads(from_)) context = contexts_[1];
     offered_.resolve(contexts_[0]);
+    hints_ = Hints::of_bits(contexts_[2]);
     *out_ =
-        open_comm(std::move(made_), from_.group, from_.remote, context, contexts_[0] + 1)->handle;
+        open_comm(std::move(made_), from_.group, from_.remote, context, contexts_[0] + 1, hints_)
+            ->handle;
     return true;
   }
 
@@ -44,8 +47,9 @@ class Duplication final : public Operation {
   Comm& from_;  // counted by the request
   CommPtr made_;
   MPI_Comm* out_;
+  Hints hints_;
   OfferedContext offered_;
-  std::uint32_t contexts_[2];  // of the local group, and of the remote one
+  std::uint32_t contexts_[3];  // of the local group, of the remote one, and bits of hints
   Schedule schedule_;
 };
 
@@ -62,7 +66,9 @@ int idup(MPI_Comm handle, const Info* info, bool keep_info, MPI_Comm* out, MPI_R
   CommPtr made = prepare_comm(comm->group->members(), *comm);
   Comm& copy = *made;
   const AttributeSet::Copying attributes = copy_extras(comm, &copy, info, keep_info);
-  auto operation = std::make_unique<Duplication>(*comm, std::move(made), out);
+  // All members have given the hints of the original; those of `info` are not agreed on.
+  const Hints hints = keep_info ? comm->channels.hints() : Hints();
+  auto operation = std::make_unique<Duplication>(*comm, std::move(made), out, hints);
   Duplication& duplication = *operation;
   request->operation = std::move(operation);
   request->active = true;

@@ -168,7 +168,7 @@ const Comm* fill_awaited(const WaitsFor& what, Record& record) {
     Message& probed = record.awaited[0];
     probed.peer = what.source == MPI_ANY_SOURCE ? blocked::kAny : what.comm->world(what.source);
     probed.tag = what.tag == MPI_ANY_TAG ? blocked::kAny : what.tag;
-    probed.context = what.comm->context;
+    probed.context = what.comm->context;  // as name_comms() leaves it for requests
   }
   bool is_first = true;
   for (int i = 0; i < what.count; ++i) {
@@ -238,10 +238,13 @@ void fill_unmatched(Record& record, bool has_tool) {
   });
 }
 
+// Readers tell communicators apart by their contexts, so all channels of one get the same.
 void name_comms(std::array<Message, blocked::kMostMessages>& messages, std::size_t num) {
   for (std::size_t i = 0; i < std::min(num, blocked::kMostMessages); ++i)
-    if (const CommOfContext of(messages[i].context); of.comm() != nullptr)
+    if (const CommOfContext of(messages[i].context); of.comm() != nullptr) {
       fill_name(*of.comm(), messages[i].comm);
+      if (!of.is_team()) messages[i].context = of.comm()->context;
+    }
 }
 
 }  // namespace

@@ -153,12 +153,12 @@ inline Code wait_progressing(tagged::Request& request) {
   }
   return request.code;
 }
-// The context in which a message's request completes. Other operations complete in any context: the
-// thread that advances them completes them.
+// The context in which a message's request that was started completes. Other operations complete in
+// any context: the thread that advances them completes them.
 inline std::uint32_t context_of(const RequestObject& request) noexcept {
   const bool is_message =
       request.kind == RequestObject::Kind::send || request.kind == RequestObject::Kind::receive;
-  return is_message && request.comm != nullptr ? request.comm->context : tagged::kAnyContext;
+  return is_message && request.comm != nullptr ? request.base.context : tagged::kAnyContext;
 }
 
 // Makes one step of progress, for calls that test.

@@ -137,12 +137,14 @@ inline MPI_Status* at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 }
 
-// The context in which the requests of an array complete, if it is the same for all.
+// The context in which the requests of an array complete that have not, if it is the same for all.
 std::uint32_t context_of(int count, const MPI_Request* handles) {
   std::uint32_t one = tagged::kAnyContext;
   for (int i = 0; i < count && engine->has_vcis(); ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
-    const std::uint32_t context = mpi::context_of(*find_request(handles[i]));
+    const RequestObject* request = find_request(handles[i]);
+    if (is_idle(request) || request->base.is_over()) continue;
+    const std::uint32_t context = mpi::context_of(*request);
     if (context == tagged::kAnyContext ||
         (one != tagged::kAnyContext && tagged::vci_of(context) != tagged::vci_of(one)))
       return tagged::kAnyContext;

@@ -285,9 +285,10 @@ void revoke(Comm& comm, int teller) {
   if (comm.is_revoked.exchange(true, std::memory_order_relaxed)) return;
   comm.num_peers.store(0, std::memory_order_relaxed);
   comm.is_special.store(true, std::memory_order_relaxed);
-  // Its own, that of partitioned messages, and the team's, which is the same but between two
+  // Its channels, that of partitioned messages, and the team's, which is the same but between two
   // groups.
-  for (const std::uint32_t context : {comm.context, comm.context + 1, comm.team->context()})
+  comm.for_each_channel([](std::uint32_t context) { engine->revoke(context); });
+  for (const std::uint32_t context : {comm.context + 1, comm.team->context()})
     engine->revoke(context);
   const int handle = end_all(comm);
   comm.team->interrupt();

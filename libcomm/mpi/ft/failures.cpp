@@ -37,7 +37,9 @@ int acknowledge(Comm& comm, std::size_t num) {
   const std::vector<int> failed = failed_members(comm);
   const std::lock_guard lock(comm.mutex);
   num = std::max(std::min(num, failed.size()), static_cast<std::size_t>(comm.num_acknowledged));
-  engine->acknowledge(comm.context, {failed.data(), num});
+  comm.for_each_channel([&](std::uint32_t context) {
+    engine->acknowledge(context, {failed.data(), num});
+  });
   comm.num_acknowledged = static_cast<int>(num);
   return comm.num_acknowledged;
 }

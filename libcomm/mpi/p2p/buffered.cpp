@@ -199,7 +199,9 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
     void* copy = std::malloc(bytes == 0 ? 1 : bytes);
     if (copy == nullptr) return MPI_ERR_NO_MEM;
     type->pack(copy, data, count);
-    if (engine->try_send(comm.world(destination), comm.context, tag, copy, bytes)) {
+    const int peer = comm.world(destination);
+    const std::uint32_t context = comm.context_for(destination, tag);
+    if (engine->try_send(peer, context, tag, copy, bytes)) {
       std::free(copy);
       return MPI_SUCCESS;
     }
@@ -212,7 +214,7 @@ int send_buffered(Comm& comm, const void* data, MPI_Count count, Datatype* type,
     message->room = room;
     buffer.used += room;
     // Start with the lock held: a thread that detaches the buffer must find the message started.
-    engine->isend(message->request, comm.world(destination), comm.context, tag, copy, bytes);
+    engine->isend(message->request, peer, context, tag, copy, bytes);
   }
   note_start();
   return MPI_SUCCESS;

@@ -84,10 +84,12 @@ int isendrecv(Arguments a, bool replaces, MPI_Comm handle, MPI_Request* out, con
   Datatype* send_type;
   Datatype* receive_type;
   int code = check_send(*comm, a.send_count, a.send_datatype, a.destination, a.send_tag, send_type);
-  if (code == MPI_SUCCESS)
-    code = check_receive(*comm, a.receive_count, a.receive_datatype, a.source, a.receive_tag,
-                         receive_type);
-  if (code != MPI_SUCCESS) return raise(comm, code, function);
+  if (code != MPI_SUCCESS)
+    return raise_wrong(comm, code, a.send_count, a.destination, a.send_tag, function);
+  code = check_receive(*comm, a.receive_count, a.receive_datatype, a.source, a.receive_tag,
+                       receive_type);
+  if (code != MPI_SUCCESS)
+    return raise_wrong(comm, code, a.receive_count, a.source, a.receive_tag, function);
   if (out == nullptr) return raise(comm, MPI_ERR_ARG, function, "request is null");
   std::unique_ptr<char[]> copy;
   if (replaces) {

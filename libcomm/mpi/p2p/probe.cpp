@@ -17,7 +17,7 @@ Immortal<HandleTable<MPI_Message, MessageObject, Kind::message>> messages;
 
 int check_probe(Comm* comm, int source, int tag, const char* function) {
   if (comm == nullptr) return raise(nullptr, MPI_ERR_COMM, function);
-  if (!is_receive_tag(tag)) return raise_wrong(comm, MPI_ERR_TAG, 0, source, tag, function);
+  if (!is_receive_tag(*comm, tag)) return raise_wrong(comm, MPI_ERR_TAG, 0, source, tag, function);
   if (!is_peer(*comm, source) && check_no_peer(*comm, source, true) != MPI_SUCCESS)
     return raise_wrong(comm, MPI_ERR_RANK, 0, source, tag, function);
   return MPI_SUCCESS;
@@ -33,8 +33,8 @@ template <class Probe>
 Code wait_for_message(const Comm& comm, int source, int tag, Probe&& probe) {
   Code code = Code::again;
   const WaitsFor what{.comm = &comm, .source = source, .tag = tag};
-  wait_progressing([&code, &probe] { return (code = probe()) != Code::again; }, comm.context,
-                   &what);
+  wait_progressing([&code, &probe] { return (code = probe()) != Code::again; },
+                   comm.context_for(source, tag), &what);
   return code;
 }
 
@@ -43,12 +43,13 @@ Code wait_for_message(const Comm& comm, int source, int tag, Probe&& probe) {
 Code take(Comm* comm, int source, int tag, MPI_Message* out, MPI_Status* status) {
   tagged::MessageInfo info;
   const int from = engine_source(*comm, source);
-  Code code = engine->iprobe(from, comm->context, engine_tag(tag), info);
+  const std::uint32_t context = comm->context_for(source, tag);
+  Code code = engine->iprobe(from, context, engine_tag(tag), info);
   if (code != Code::ok) return code;
   std::unique_ptr<MessageObject> object(new MessageObject{nullptr, comm, info});
   const MPI_Message handle = messages->insert(object.get());
   if (handle == nullptr) return Code::no_memory;
-  code = engine->improbe(from, comm->context, engine_tag(tag), object->info, object->message);
+  code = engine->improbe(from, context, engine_tag(tag), object->info, object->message);
   if (code != Code::ok) {
     // Another thread took the message.
     messages->erase(handle);
@@ -157,8 +158,8 @@ MPI_FUNCTION(Iprobe)(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* 
   }
   if (num_operations.load(std::memory_order_relaxed) != 0) progress_operations(false);
   tagged::MessageInfo info;
-  const Code found =
-      engine->iprobe(engine_source(*object, source), object->context, engine_tag(tag), info);
+  const Code found = engine->iprobe(engine_source(*object, source),
+                                    object->context_for(source, tag), engine_tag(tag), info);
   *flag = found == Code::ok;
   if (found == Code::ok) fill_from(*object, info, status);
   if (found == Code::again) engine->idle();
@@ -176,9 +177,10 @@ MPI_FUNCTION(Probe)(int source, int tag, MPI_Comm comm, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   const int from = engine_source(*object, source);
+  const std::uint32_t context = object->context_for(source, tag);
   tagged::MessageInfo info;
-  const Code found = wait_for_message(*object, source, tag, [object, from, tag, &info] {
-    return engine->iprobe(from, object->context, engine_tag(tag), info);
+  const Code found = wait_for_message(*object, source, tag, [from, context, tag, &info] {
+    return engine->iprobe(from, context, engine_tag(tag), info);
   });
   if (found != Code::ok) return raise_status(object, found, __func__);
   fill_from(*object, info, status);

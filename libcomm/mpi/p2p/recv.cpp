@@ -44,7 +44,8 @@ inline bool receive_at_once(const Comm& comm, void* buffer, MPI_Count count, con
   if (data == nullptr && bytes != 0) [[unlikely]]
     return false;
   tagged::MessageInfo info;
-  if (!engine->try_receive(comm.world(source), comm.context, engine_tag(tag), data, bytes, info))
+  if (!engine->try_receive(comm.world(source), comm.context_for(source, tag), engine_tag(tag), data,
+                           bytes, info))
     return false;
   fill_status(status, source, info.tag, static_cast<std::int64_t>(info.bytes));
   return true;
@@ -95,8 +96,8 @@ inline int irecv(void* buffer, MPI_Count count, MPI_Datatype datatype, int sourc
       free_request(request);
       return raise(comm, MPI_ERR_BUFFER, function);
     }
-    engine->irecv(request->base, engine_source(*comm, source), comm->context, engine_tag(tag), data,
-                  bytes);
+    engine->irecv(request->base, engine_source(*comm, source), comm->context_for(source, tag),
+                  engine_tag(tag), data, bytes);
     note_start();
   } else {
     request->buffer = buffer;

@@ -27,7 +27,8 @@ inline bool send_at_once(const Comm& comm, const void* buffer, MPI_Count count,
   const void* data = first_byte(buffer, type);
   if (data == nullptr && bytes != 0) [[unlikely]]
     return false;
-  return engine->try_send(comm.world(destination), comm.context, tag, data, bytes, later);
+  return engine->try_send(comm.world(destination), comm.context_for(destination, tag), tag, data,
+                          bytes, later);
 }
 
 template <SendMode mode>

@@ -36,8 +36,10 @@ int find_bytes(BlockingTransfer& transfer, void* buffer, MPI_Count count, Dataty
   return code;
 }
 
-void send_bytes(tagged::Request& request, int peer, std::uint32_t context, int tag,
+void send_bytes(tagged::Request& request, const Comm& comm, int destination, int tag,
                 const void* data, std::size_t bytes, bool synchronous) {
+  const int peer = comm.world(destination);
+  const std::uint32_t context = comm.context_for(destination, tag);
   if (!synchronous && request.packer == nullptr &&
       engine->try_send(peer, context, tag, data, bytes)) {
     request.code = Code::ok;
@@ -52,9 +54,15 @@ void send_bytes(tagged::Request& request, int peer, std::uint32_t context, int t
 
 int raise_wrong(Comm* comm, int code, MPI_Count count, int peer, int tag, const char* function) {
   std::string text;
+  const Hints hints = comm->channels.hints();
   if (code == MPI_ERR_COUNT) text = fmt::format("{}", count);
-  if (code == MPI_ERR_TAG) text = fmt::format("{} is not in 0 to {}", tag, kTagUb);
-  if (code == MPI_ERR_RANK || code == MPI_ERR_ROOT)
+  if (code == MPI_ERR_TAG && tag == MPI_ANY_TAG && hints.no_any_tag)
+    text = "MPI_ANY_TAG on a communicator with the info mpi_assert_no_any_tag=true";
+  else if (code == MPI_ERR_TAG)
+    text = fmt::format("{} is not in 0 to {}", tag, kTagUb);
+  if (code == MPI_ERR_RANK && peer == MPI_ANY_SOURCE && hints.no_any_source)
+    text = "MPI_ANY_SOURCE on a communicator with the info mpi_assert_no_any_source=true";
+  else if (code == MPI_ERR_RANK || code == MPI_ERR_ROOT)
     text = fmt::format("{} is not in 0 to {}", peer, comm->num_peers - 1);
   return raise(comm, code, function, text);
 }
@@ -65,8 +73,7 @@ int begin_send(BlockingTransfer& transfer, Comm& comm, const void* buffer, MPI_C
   std::size_t bytes;
   const int code = find_bytes(transfer, const_cast<void*>(buffer), count, type, data, bytes);
   if (code != MPI_SUCCESS) return code;
-  send_bytes(transfer.request, comm.world(destination), comm.context, tag, data, bytes,
-             synchronous);
+  send_bytes(transfer.request, comm, destination, tag, data, bytes, synchronous);
   return MPI_SUCCESS;
 }
 
@@ -76,8 +83,8 @@ int begin_receive(BlockingTransfer& transfer, Comm& comm, void* buffer, MPI_Coun
   std::size_t bytes;
   const int code = find_bytes(transfer, buffer, count, type, data, bytes);
   if (code != MPI_SUCCESS) return code;
-  engine->irecv(transfer.request, engine_source(comm, source), comm.context, engine_tag(tag), data,
-                bytes);
+  engine->irecv(transfer.request, engine_source(comm, source), comm.context_for(source, tag),
+                engine_tag(tag), data, bytes);
   return MPI_SUCCESS;
 }
 
@@ -102,8 +109,8 @@ int start_send(RequestObject* request) {
   const int code =
       find_bytes(request->buffer, request->count, type, request->elements, base, data, bytes);
   if (code != MPI_SUCCESS) return code;
-  send_bytes(base, request->comm->world(request->peer), request->comm->context, request->tag, data,
-             bytes, request->mode == SendMode::synchronous);
+  send_bytes(base, *request->comm, request->peer, request->tag, data, bytes,
+             request->mode == SendMode::synchronous);
   return MPI_SUCCESS;
 }
 
@@ -128,8 +135,9 @@ int start_receive(RequestObject* request) {
   const int code = prepare_receive(request, data, bytes);
   if (code != MPI_SUCCESS) return code;
   const Comm& comm = *request->comm;
-  engine->irecv(request->base, engine_source(comm, request->peer), comm.context,
-                engine_tag(request->tag), data, bytes);
+  engine->irecv(request->base, engine_source(comm, request->peer),
+                comm.context_for(request->peer, request->tag), engine_tag(request->tag), data,
+                bytes);
   note_start();
   return MPI_SUCCESS;
 }

@@ -24,7 +24,9 @@ inline bool is_peer(const Comm& comm, int rank) noexcept {
          static_cast<unsigned>(comm.num_peers.load(std::memory_order_relaxed));
 }
 inline bool is_send_tag(int tag) noexcept { return static_cast<unsigned>(tag) <= kTagUb; }
-inline bool is_receive_tag(int tag) noexcept { return is_send_tag(tag) || tag == MPI_ANY_TAG; }
+inline bool is_receive_tag(const Comm& comm, int tag) noexcept {
+  return is_send_tag(tag) || (tag == MPI_ANY_TAG && !comm.channels.hints().no_any_tag);
+}
 
 inline int engine_source(const Comm& comm, int source) noexcept {
   return source == MPI_ANY_SOURCE ? tagged::kAnySource : comm.world(source);
@@ -54,7 +56,8 @@ inline Pointer first_byte(Pointer buffer, const Datatype& type) noexcept {
 // For a rank that is_peer() refuses: what else a call may name. A revoked communicator has no
 // peers.
 inline int check_no_peer(const Comm& comm, int rank, bool may_be_any) noexcept {
-  const bool is_valid = rank == MPI_PROC_NULL || (may_be_any && rank == MPI_ANY_SOURCE);
+  const bool is_any = may_be_any && rank == MPI_ANY_SOURCE && !comm.channels.hints().no_any_source;
+  const bool is_valid = rank == MPI_PROC_NULL || is_any;
   return is_valid && !is_revoked(comm) ? MPI_SUCCESS : MPI_ERR_RANK;
 }
 
@@ -78,7 +81,7 @@ inline int check_receive(const Comm& comm, MPI_Count count, MPI_Datatype handle,
     code = check_nothing(code, count, handle, source, type);
     if (code != MPI_SUCCESS) return code;
   }
-  if (!is_receive_tag(tag)) [[unlikely]]
+  if (!is_receive_tag(comm, tag)) [[unlikely]]
     return MPI_ERR_TAG;
   if (!is_peer(comm, source)) return check_no_peer(comm, source, true);
   return MPI_SUCCESS;

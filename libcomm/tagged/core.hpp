@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/short_lock.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "lanes/copy_policy.hpp"
@@ -67,9 +68,14 @@ struct Core {
   std::vector<Peer> peers;
   Matcher matcher;
   std::uint64_t num_begun = 0, num_completed = 0;  // requests
+  // Before the first receive.
+  void set_threaded(bool is_threaded) noexcept {
+    threaded = is_threaded;
+    if (threaded) matcher.separate_tags();
+  }
   std::atomic<int> num_waiting{0};  // threads that wait for this VCI, if more than one may call
   bool threaded = false;
-  std::mutex mutex;
+  ShortLock mutex;
 
   CopyPolicy near, far;  // of peers of this host, with and without a common cache
   std::uint32_t ring_min = 0, ring_max = 0;

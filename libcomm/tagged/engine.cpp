@@ -14,7 +14,6 @@
 namespace weft::tagged {
 namespace {
 
-constexpr unsigned kLockSpins = 100;
 // Every so many receives one takes the full path, on which everything else progresses, too.
 constexpr unsigned kReceivesAtOnce = 64;
 
@@ -29,17 +28,6 @@ inline void begin(Request& request, bool is_receive, std::uint32_t context, void
 }
 
 }  // namespace
-
-Guard::Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
-  if (mutex_ == nullptr) return;
-  // The lock is held for less time than a sleep costs.
-  for (unsigned i = 0; i < kLockSpins; ++i, cpu_relax())
-    if (mutex_->try_lock()) return;
-  mutex_->lock();
-}
-Guard::~Guard() {
-  if (mutex_ != nullptr) mutex_->unlock();
-}
 
 Engine::Engine(std::unique_ptr<Shared> shared)
     : shared_(std::move(shared)),
@@ -71,7 +59,7 @@ int Engine::rank() const noexcept { return impl_->job.rank(); }
 int Engine::size() const noexcept { return impl_->job.size(); }
 Members& Engine::job() noexcept { return impl_->job; }
 void Engine::set_threaded(bool threaded) noexcept {
-  shared_->for_each([threaded](Impl& vci) { vci.threaded = threaded; });
+  shared_->for_each([threaded](Impl& vci) { vci.set_threaded(threaded); });
 }
 bool Engine::is_threaded() const noexcept { return impl_->threaded; }
 void Engine::set_observer(void (*observer)(const Notice&) noexcept) noexcept {

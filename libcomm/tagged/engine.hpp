@@ -102,6 +102,7 @@ class Engine {
   int size() const noexcept;
   Members& job() noexcept;
 
+  // Only while nothing is pending.
   void set_threaded(bool threaded) noexcept;
   bool is_threaded() const noexcept;
   bool has_vcis() const noexcept;  // more than one

@@ -12,7 +12,6 @@
 // A part uses the parts before it directly, and calls a later one through vci(). As base classes
 // they cost no indirection. Impl adds what the calls of Engine need; setup.cpp creates VCIs, and
 // foreign.cpp admits processes of other jobs.
-#include <mutex>
 #include <vector>
 
 #include "tagged/waiting.hpp"
@@ -48,13 +47,19 @@ inline const Engine::Impl& Core::vci() const noexcept {
 // Holds the engine's lock if more than one thread may call.
 class Guard {
  public:
-  explicit Guard(Engine::Impl& impl);
-  ~Guard();
+  explicit Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
+    if (mutex_ != nullptr) [[unlikely]]
+      mutex_->lock();
+  }
+  ~Guard() {
+    if (mutex_ != nullptr) [[unlikely]]
+      mutex_->unlock();
+  }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
  private:
-  std::mutex* mutex_;
+  ShortLock* mutex_;
 };
 
 }  // namespace weft::tagged

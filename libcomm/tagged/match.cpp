@@ -17,10 +17,12 @@ Matcher::~Matcher() {
   }
 }
 
-Request* Matcher::take_first(Request* specific, std::uint32_t context, std::int32_t tag) noexcept {
+Request* Matcher::take_first(Request* specific, int source, std::uint32_t context,
+                             std::int32_t tag) noexcept {
   Request* found = specific;
   for (Request* r = any_.head; r != nullptr; r = r->next) {
     if (r->context != context || !tag_matches(r->tag, tag)) continue;
+    if (r->peer != kAnySource && r->peer != source) continue;
     // progress_bytes holds the number given by post().
     if (found == nullptr || r->progress_bytes < found->progress_bytes) found = r;
     break;
@@ -31,12 +33,14 @@ Request* Matcher::take_first(Request* specific, std::uint32_t context, std::int3
 
 Unexpected* Matcher::find_unexpected_slow(int source, std::uint32_t context,
                                           std::int32_t tag) noexcept {
-  if (source == kAnySource) {
+  if (is_any(source, tag)) {
     for (Unexpected* m = arrival_.head; m != nullptr; m = m->next_any)
-      if (m->context == context && tag_matches(tag, m->tag)) return m;
+      if (m->context == context && (source == kAnySource || m->source == source) &&
+          tag_matches(tag, m->tag))
+        return m;
     return nullptr;
   }
-  for (Unexpected* m = unexpected_[bucket(context, source)].head; m != nullptr; m = m->next)
+  for (Unexpected* m = unexpected_[bucket(context, source, tag)].head; m != nullptr; m = m->next)
     if (m->context == context && m->source == source && tag_matches(tag, m->tag)) return m;
   return nullptr;
 }
@@ -48,7 +52,7 @@ Unexpected* Matcher::find_rts(int source, std::uint64_t send_id) noexcept {
 }
 
 void Matcher::add_unexpected(Unexpected& message) noexcept {
-  MessageList& list = unexpected_[bucket(message.context, message.source)];
+  MessageList& list = unexpected_[bucket(message.context, message.source, message.tag)];
   message.next = nullptr;
   message.previous = list.tail;
   (list.tail ? list.tail->next : list.head) = &message;
@@ -65,7 +69,7 @@ void Matcher::add_unexpected(Unexpected& message) noexcept {
 }
 
 void Matcher::remove_unexpected(Unexpected& message) noexcept {
-  MessageList& list = unexpected_[bucket(message.context, message.source)];
+  MessageList& list = unexpected_[bucket(message.context, message.source, message.tag)];
   (message.previous ? message.previous->next : list.head) = message.next;
   (message.next ? message.next->previous : list.tail) = message.previous;
   (message.previous_any ? message.previous_any->next_any : arrival_.head) = message.next_any;

@@ -2,7 +2,9 @@
 // Matching: posted receives and unexpected messages, found by (context, source, tag) in the order
 // of MPI 5.0 section 3.5. Both sides are kept in buckets by context and source; receives from any
 // source have a list of their own, and a sequence number orders candidates of the two lists.
-// Not thread-safe: the engine's lock protects it.
+// Where threads share it the tag selects the bucket, too, and receives of any tag are in the list
+// of their own: threads mostly use tags of their own, and a search past the receives of others
+// would take them from the caches of other cores. Not thread-safe: the engine's lock protects it.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -52,9 +54,12 @@ class Matcher {
   Matcher& operator=(const Matcher&) = delete;
   ~Matcher();
 
+  // For threads that share it. Only while nothing is posted or kept.
+  void separate_tags() noexcept { tag_mask_ = ~std::int32_t{0}; }
+
   // Removes and returns the receive that a message with this envelope goes to, or null.
   Request* take_posted(int source, std::uint32_t context, std::int32_t tag) noexcept {
-    List& list = posted_[bucket(context, source)];
+    List& list = posted_[bucket(context, source, tag)];
     Request* found = nullptr;
     for (Request* r = list.head; r != nullptr; r = r->next) {
       if (r->context == context && r->peer == source && tag_matches(r->tag, tag)) {
@@ -63,14 +68,15 @@ class Matcher {
       }
     }
     if (any_.head != nullptr) [[unlikely]]
-      return take_first(found, context, tag);
+      return take_first(found, source, context, tag);
     if (found != nullptr) unlink(list, *found);
     return found;
   }
 
-  // Returns true if no posted receive could take a message of this source and context.
+  // Returns true if no posted receive could take a message of this source and context. Not with
+  // separate tags.
   bool none_posted(int source, std::uint32_t context) const noexcept {
-    return posted_[bucket(context, source)].head == nullptr && any_.head == nullptr;
+    return posted_[bucket(context, source, 0)].head == nullptr && any_.head == nullptr;
   }
 
   void post(Request& request) noexcept {
@@ -150,11 +156,20 @@ class Matcher {
   static constexpr std::size_t kNumBuckets = 64;
   static constexpr std::size_t kMaxFree = 1024;
 
-  static std::size_t bucket(std::uint32_t context, int source) noexcept {
-    return (context * 31u + static_cast<std::uint32_t>(source)) % kNumBuckets;
+  std::size_t bucket(std::uint32_t context, int source, std::int32_t tag) const noexcept {
+    return (context * 31u + static_cast<std::uint32_t>(source) +
+            static_cast<std::uint32_t>(tag & tag_mask_)) %
+           kNumBuckets;
+  }
+  // Returns true for what is not in one bucket.
+  bool is_any(int source, std::int32_t tag) const noexcept {
+    static_assert(kAnyTag == -1);  // only with separate tags
+    return source == kAnySource || (tag & tag_mask_) == kAnyTag;
   }
   List& list_of(const Request& request) noexcept {
-    return request.peer == kAnySource ? any_ : posted_[bucket(request.context, request.peer)];
+    return is_any(request.peer, request.tag)
+               ? any_
+               : posted_[bucket(request.context, request.peer, request.tag)];
   }
   static void unlink(List& list, Request& request) noexcept {
     (request.previous ? request.previous->next : list.head) = request.next;
@@ -168,9 +183,11 @@ class Matcher {
       r = next;
     }
   }
-  Request* take_first(Request* specific, std::uint32_t context, std::int32_t tag) noexcept;
+  Request* take_first(Request* specific, int source, std::uint32_t context,
+                      std::int32_t tag) noexcept;
   Unexpected* find_unexpected_slow(int source, std::uint32_t context, std::int32_t tag) noexcept;
 
+  std::int32_t tag_mask_ = 0;  // all bits: separate tags
   std::array<List, kNumBuckets> posted_;
   List any_;
   std::uint64_t next_number_ = 0;

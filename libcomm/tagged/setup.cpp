@@ -32,7 +32,7 @@ Status Engine::Shared::make(int number) {
   auto vci = std::make_unique<Impl>(*this, number);
   if (Status status = vci->start(); !status) return status;
   owned[i] = std::move(vci);
-  owned[i]->threaded = first().threaded;
+  owned[i]->set_threaded(first().threaded);
   {
     const std::lock_guard losing(losses);
     num_vcis.fetch_add(1, std::memory_order_relaxed);

@@ -22,9 +22,11 @@ bool fits(int wanted_source, std::uint32_t wanted_context, std::int32_t wanted_t
 
 TEST_CASE("matching follows the order of posting and of arrival", "[match]") {
   const auto seed = GENERATE(range(1u, 31u));
-  CAPTURE(seed);
+  const bool separates_tags = GENERATE(false, true);  // as for threads
+  CAPTURE(seed, separates_tags);
   std::mt19937 random(seed);
   Matcher matcher;
+  if (separates_tags) matcher.separate_tags();
   std::list<std::unique_ptr<Request>> posted;
   std::list<Unexpected*> waiting;
   int matches = 0;

@@ -55,7 +55,7 @@ std::byte* map_aligned(std::size_t bytes) {
 TEST_CASE("registrations are kept while their memory is the same", "[registrations]") {
   const auto device = open_device();
   if (device == nullptr) return;
-  Registrations cache(device->pd, 64u << 20);
+  Registrations cache(device->pd, 64u << 20, facts_of(device->port.transport));
   INFO(cache.watch_status().text());
   REQUIRE(cache.watch_status().ok());
   constexpr std::size_t kBytes = 1 << 20;
@@ -126,7 +126,7 @@ TEST_CASE("registrations are kept while their memory is the same", "[registratio
 TEST_CASE("memory is registered with what lies near", "[registrations]") {
   const auto device = open_device();
   if (device == nullptr) return;
-  Registrations cache(device->pd, 64u << 20);
+  Registrations cache(device->pd, 64u << 20, facts_of(device->port.transport));
   constexpr std::size_t kBytes = 1 << 20;
   std::byte* memory = map_aligned(2 * kBytes);
   Registration* one = nullptr;
@@ -155,7 +155,7 @@ TEST_CASE("what is kept is bounded", "[registrations]") {
   const auto device = open_device();
   if (device == nullptr) return;
   constexpr std::size_t kBytes = 1 << 20;
-  Registrations cache(device->pd, 4 * kBytes);
+  Registrations cache(device->pd, 4 * kBytes, facts_of(device->port.transport));
   std::byte* memory = map_aligned(16 * kBytes);
   Registration* one = nullptr;
   for (std::size_t i = 0; i < 16; ++i) {
@@ -173,7 +173,7 @@ TEST_CASE("what is kept is bounded", "[registrations]") {
 TEST_CASE("memory that cannot be registered gives an error that says why", "[registrations]") {
   const auto device = open_device();
   if (device == nullptr) return;
-  Registrations cache(device->pd, 64u << 20);
+  Registrations cache(device->pd, 64u << 20, facts_of(device->port.transport));
   Registration* one = nullptr;
   SECTION("not there") {
     void* memory = map(8192);

@@ -134,7 +134,7 @@ TEST_CASE("links beyond what the completion queue holds are refused, and the oth
       if (pair.a.ups > ups) links.push_back(here);
     }
     CHECK(pair.a.downs > 0);
-    CHECK(links.size() >= 8);
+    CHECK(links.size() >= 4);  // the queue may not grow (siw)
     for (Link* link : links)
       REQUIRE(pair.a.endpoint->message(*link, bytes_of("hello"), {}) == Code::ok);
     CHECK(pair.poll_until([&] { return pair.b.messages.size() == links.size(); }));

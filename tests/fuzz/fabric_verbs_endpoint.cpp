@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Bytes bytes{reinterpret_cast<const std::byte*>(data + 1), size - 1};
   if (what == 'a') {
     Address address;
-    if (read_address(bytes, true, address) &&
-        (bytes.size() != sizeof address || address.is_roce != 1 || address.port == 0))
+    if (read_address(bytes, weft::verbs::Transport::roce, address) &&
+        (bytes.size() != sizeof address || address.transport != weft::verbs::Transport::roce ||
+         address.port == 0))
       std::abort();
   } else if (what == 'h' || what == 'w') {
     Hello hello;

@@ -29,6 +29,7 @@ FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
 DEVICES = r'^devices?_|^node_node_'  # described ones
+OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'
 SLOW = '12'  # how much slower than outside the guests may be
@@ -49,13 +50,15 @@ class Phase:
         self.reports = os.path.join(folder, 'softroce')
         os.makedirs(self.reports, exist_ok=True)
 
-    def machine(self, hosts, steps, cards=1):
+    def machine(self, hosts, steps, cards=1, device='rxe'):
         """Runs these in one machine, one after the other, and adds what their reports say."""
         if self.options.filter:
             steps = [step for step in steps if re.search(self.options.filter, step.title)]
         if not steps:
             return
         name = steps[0].title if len(steps) == 1 else f'{len(steps)} steps, {hosts} hosts'
+        if device != 'rxe' and len(steps) > 1:
+            name += f', {device}'
         self.tally.at(f'{NAME}: {name}')
         reports = [os.path.join(self.reports, f'report-{number}.json')
                    for number in range(len(steps))]
@@ -69,7 +72,7 @@ class Phase:
         log = os.path.join(self.reports, re.sub(r'\W+', '-', name) + '.log')
         with open(log, 'wb') as file:
             status = subprocess.run(
-                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--cards', str(cards), '--timeout',
+                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--cards', str(cards), '--device', device, '--timeout',
                  str(180 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
                 cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         with open(log, encoding='utf-8', errors='replace') as file:
@@ -119,10 +122,10 @@ class Phase:
                 why = f'it took {time.monotonic() - begin:.0f} s'
             self.tally.add(NAME, f'tests/softroce/run: {name}', 'failed' if why else 'passed', why)
 
-    def mpi(self, fabric, hosts, pattern):
+    def mpi(self, fabric, hosts, pattern, device='rxe'):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
-            f'multi-process tests over {fabric}, {hosts} host{"s" if hosts > 1 else ""}',
+            f'multi-process tests over {OVER[device] or fabric}, {hosts} host{"s" if hosts > 1 else ""}',
             MPI_S + 60,
             ['env', f'WEFT_LAUNCH={HERE}/remote {{host}}', os.path.join(ROOT, 'tests/mpi/run'),
              '--prefix', self.stage, '--build', os.path.join(self.folder, 'mpi-tests'),
@@ -131,13 +134,13 @@ class Phase:
              '--env', 'WEFT_PEER_TIMEOUT_MS=20000',
              '--slow', SLOW, '--budget', str(MPI_S), '--verbose', '--filter', pattern])
 
-    def programs(self, hosts, pattern='', limit_s=600):
+    def programs(self, hosts, pattern='', limit_s=600, device='rxe'):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
-            f'unit tests and the transport over verbs, {hosts} host{"s" if hosts > 1 else ""}',
+            f'unit tests and the transport over {OVER[device] or "verbs"}, {hosts} host{"s" if hosts > 1 else ""}',
             limit_s,
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
-             *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
+             '--device', device, *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
 
     def faults(self, fabric, pattern=''):
         return Step(

@@ -27,8 +27,7 @@ Status Blocks::take(Block& block) {
                 nullptr};
     if (chunk.data == MAP_FAILED)
       return {Code::no_memory, fmt::format("cannot map {} bytes: {}", bytes, std::strerror(errno))};
-    if (Status status = registrations_.make(chunk.data, bytes, IBV_ACCESS_LOCAL_WRITE, chunk.mr);
-        !status) {
+    if (Status status = registrations_.make(chunk.data, bytes, access_, chunk.mr); !status) {
       ::munmap(chunk.data, bytes);
       return status;
     }

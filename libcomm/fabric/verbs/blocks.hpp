@@ -20,8 +20,13 @@ struct Block {
 
 class Blocks {
  public:
-  Blocks(weft::verbs::Registrations& registrations, std::size_t block_bytes, std::size_t per_chunk)
-      : registrations_(registrations), block_bytes_(block_bytes), per_chunk_(per_chunk) {}
+  // access: of the device, as ibv_reg_mr has it.
+  Blocks(weft::verbs::Registrations& registrations, int access, std::size_t block_bytes,
+         std::size_t per_chunk)
+      : registrations_(registrations),
+        access_(access),
+        block_bytes_(block_bytes),
+        per_chunk_(per_chunk) {}
   Blocks(const Blocks&) = delete;
   ~Blocks();
   // no_memory: with the message of the device or the kernel.
@@ -34,6 +39,7 @@ class Blocks {
     ibv_mr* mr;
   };
   weft::verbs::Registrations& registrations_;
+  const int access_;
   const std::size_t block_bytes_, per_chunk_;
   std::mutex mutex_;
   std::vector<Chunk> chunks_;

@@ -50,7 +50,7 @@ class QueuePair final : public Datagrams {
     if (Status found = find_ports(ports); !found) return found;
     const std::string address = text_of(own_ipv4);
     const auto port = std::ranges::find_if(ports, [&](const Port& one) {
-      return one.why_unusable.empty() && one.roce && one.address == address;
+      return one.why_unusable.empty() && one.transport == Transport::roce && one.address == address;
     });
     if (port == ports.end())
       return {Code::not_found, fmt::format("no RDMA device has the address {}", address)};

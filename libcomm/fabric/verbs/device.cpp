@@ -84,10 +84,13 @@ void look_at_ports(ibv_device* device, hwloc_topology_t topology, std::vector<Po
       one.why_unusable = fmt::format("cannot be asked: {}", std::strerror(errno));
     } else {
       one.active = state.state == IBV_PORT_ACTIVE;
-      one.roce = state.link_layer == IBV_LINK_LAYER_ETHERNET;
+      one.transport = device->transport_type == IBV_TRANSPORT_IWARP ? Transport::iwarp
+                      : state.link_layer == IBV_LINK_LAYER_ETHERNET ? Transport::roce
+                                                                    : Transport::infiniband;
       one.gbit_per_s = one.in_software ? 0 : speed(state);
-      if (device->transport_type != IBV_TRANSPORT_IB)
-        one.why_unusable = "not of the InfiniBand transport (iWARP and others are left to ofi)";
+      if (device->transport_type != IBV_TRANSPORT_IB &&
+          device->transport_type != IBV_TRANSPORT_IWARP)
+        one.why_unusable = "neither of the InfiniBand transport nor of iWARP (left to ofi)";
       else if (!one.active)
         one.why_unusable = why_not_active(state);
       else
@@ -168,7 +171,7 @@ std::string ports_text() {
   std::string text;
   for (const Port& port : ports) {
     text += fmt::format("  verbs: {}:{} {}, {}, ", port.device, port.number,
-                        port.roce ? "RoCE" : "InfiniBand", rate_text(port));
+                        facts_of(port.transport).name, rate_text(port));
     if (!port.why_unusable.empty()) {
       text += port.why_unusable + "\n";
       continue;

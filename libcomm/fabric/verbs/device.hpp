@@ -1,8 +1,8 @@
 #pragma once
 // Devices: the RDMA ports of this machine, which of them to use, and the one in use.
 //
-// A port is usable if it is active, speaks InfiniBand's transport (RoCE or InfiniBand itself) and
-// has an IP address, by which connections are made (port_address.hpp).
+// A port is usable if it is active, speaks a transport that Weft knows (transport.hpp) and has an
+// IP address, by which connections are made (port_address.hpp).
 #include <infiniband/verbs.h>
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/verbs/transport.hpp"
 #include "weft/status.hpp"
 
 namespace weft::verbs {
@@ -19,7 +20,7 @@ struct Port {
   std::string device;
   int number = 1;
   bool active = false;
-  bool roce = false;
+  Transport transport = Transport::infiniband;
   int gid_index = -1;        // RoCE: of the GID in use
   std::string address;       // numeric; empty: none
   int scope = 0;             // the interface of a link-local address

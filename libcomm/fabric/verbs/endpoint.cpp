@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,7 @@ Status VerbsEndpoint::start() {
   if (Status status = lib::choose_port(ports, settings_.text(Setting::device), port); !status)
     return status;
   if (Status status = lib::Device::open(port, device_); !status) return status;
+  transport_ = lib::facts_of(port.transport);
   if (Status status = look_at_limits(); !status) return status;
 
   const std::uint64_t timeout_ns = settings_.patience_ns();
@@ -78,16 +80,33 @@ Status VerbsEndpoint::start() {
                  std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16)),
              .lane_eager_max = (32u << 10) - 1};
   registrations_ = std::make_unique<lib::Registrations>(
-      device_->pd, settings_.bytes(Setting::verbs_cache_bytes));
-  buffers_ = std::make_unique<Blocks>(*registrations_, kBufferBytes, kReceivesAtOnce);
-  rings_ = std::make_unique<Blocks>(*registrations_, kRingBytes, 4);
+      device_->pd, settings_.bytes(Setting::verbs_cache_bytes), transport_);
+  buffers_ = std::make_unique<Blocks>(*registrations_, IBV_ACCESS_LOCAL_WRITE, kBufferBytes,
+                                      kReceivesAtOnce);
+  rings_ =
+      std::make_unique<Blocks>(*registrations_, registrations_->written_by_read(), kRingBytes, 4);
+  if (!transport_.sent_has_arrived) {
+    if (Status status = registrations_->make(
+            proofs_.data(), sizeof proofs_,
+            registrations_->written_by_read() | IBV_ACCESS_REMOTE_READ, proof_mr_);
+        !status)
+      return status;
+    proof_lands_ = {reinterpret_cast<std::uintptr_t>(&proofs_[1]), kProofBytes, proof_mr_->lkey};
+  }
   if (Status status = start_queues(); !status) return status;
   if (Status status = find_inline(); !status) return status;
   if (Status status = start_listening(); !status) return status;
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   epoll_event event{};
   event.events = EPOLLIN;
-  for (const int fd : {channel_->fd, cm_channel_->fd, device_->context->async_fd}) {
+  if (transport_.connects_queue_pairs) {
+    bell_ = std::make_shared<Descriptor>(::eventfd(0, EFD_CLOEXEC));
+    if (!*bell_)
+      return {Code::no_memory, fmt::format("eventfd: {} (see ulimit -n)", std::strerror(errno))};
+  }
+  for (const int fd : {channel_->fd, cm_channel_->fd, device_->context->async_fd,
+                       bell_ != nullptr ? bell_->get() : -1}) {
+    if (fd < 0) continue;
     not_blocking(fd);
     if (epoll_ < 0 || ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0)
       return {Code::no_memory, fmt::format("epoll: {} (see ulimit -n)", std::strerror(errno))};
@@ -213,18 +232,26 @@ Status VerbsEndpoint::start_listening() {
                         "/dev/infiniband/rdma_cm there?)",
                         std::strerror(errno))};
   const char* const ip = device_->port.address.c_str();
-  Address own{kMagic, 4, device_->port.roce ? std::uint8_t{1} : std::uint8_t{0}, 0, {}};
+  Address own{kMagic, 4, device_->port.transport, 0, {}};
   if (::inet_pton(AF_INET, ip, own.ip) != 1) {
     own.family = 6;
     if (::inet_pton(AF_INET6, ip, own.ip) != 1)
       return {Code::internal, fmt::format("'{}' is no address", ip)};
   }
   sockaddr_storage address = socket_address(own, device_->port.scope);
-  if (rdma_create_id(cm_channel_, &listener_, nullptr, RDMA_PS_TCP) != 0 ||
-      rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)) != 0 ||
-      rdma_listen(listener_, 256) != 0)
-    return {Code::unsupported, fmt::format("cannot listen at {} of {}: {}", device_->port.address,
-                                           device_->port.device, std::strerror(errno))};
+  // The connection manager chooses a port that may be a TCP socket's, which iWARP shares them with.
+  constexpr int kPorts = 16;
+  for (int tries = 1;; ++tries) {
+    if (rdma_create_id(cm_channel_, &listener_, nullptr, RDMA_PS_TCP) == 0 &&
+        rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)) == 0 &&
+        rdma_listen(listener_, 256) == 0)
+      break;
+    const int error = errno;
+    if (listener_ != nullptr) rdma_destroy_id(std::exchange(listener_, nullptr));
+    if (error != EADDRINUSE || tries == kPorts)
+      return {Code::unsupported, fmt::format("cannot listen at {} of {}: {}", device_->port.address,
+                                             device_->port.device, std::strerror(error))};
+  }
   own.port = rdma_get_src_port(listener_);
   address_.assign(reinterpret_cast<const char*>(&own), sizeof own);
   return {};
@@ -237,16 +264,20 @@ VerbsEndpoint::~VerbsEndpoint() {
   }
   for (rdma_cm_id* cm : given_up_) rdma_destroy_id(cm);
   if (listener_ != nullptr) rdma_destroy_id(listener_);
-  if (cm_channel_ != nullptr) rdma_destroy_event_channel(cm_channel_);
   if (epoll_ >= 0) ::close(epoll_);
-  if (!reaper_.idle()) {
-    // Buffers of a queue pair that still exists are freed with the process.
+  const bool is_idle = reaper_.idle();
+  // Threads that end connections need it.
+  if (cm_channel_ != nullptr && (is_idle || !transport_.connects_queue_pairs))
+    rdma_destroy_event_channel(cm_channel_);
+  if (!is_idle) {
+    // What a queue pair that still exists needs is freed with the process.
     (void)buffers_.release();
     (void)rings_.release();
     (void)registrations_.release();
     (void)device_.release();
     return;
   }
+  if (proof_mr_ != nullptr) (void)ibv_dereg_mr(proof_mr_);
   if (receives_ != nullptr) (void)ibv_destroy_srq(receives_);
   if (unacked_events_ > 0) ibv_ack_cq_events(queue_, unacked_events_);
   if (queue_ != nullptr) (void)ibv_destroy_cq(queue_);
@@ -411,6 +442,10 @@ bool VerbsEndpoint::poll_deferred(Events& events) {
 
 bool VerbsEndpoint::poll_rarely(Events& events) {
   const bool any = poll_cm(events);
+  if (bell_ != nullptr) {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t count = ::read(bell_->get(), &rings, sizeof rings);
+  }
   if (!making_.empty()) check_attempts();
   poll_device();
   check_devices_end(now_ns());
@@ -466,9 +501,12 @@ bool VerbsEndpoint::arm() {
          !has_deferred_.load(std::memory_order_acquire);
 }
 
+// Ports of different transports cannot reach each other.
+std::string VerbsEndpoint::kind() const { return fmt::format("verbs/{}", transport_.name); }
+
 std::string VerbsEndpoint::way_to(Bytes address) const {
   Address to;
-  if (!read_address(address, device_->port.roce, to)) return {};
+  if (!read_address(address, device_->port.transport, to)) return {};
   char text[INET6_ADDRSTRLEN];
   const char* const ip = ::inet_ntop(to.family == 4 ? AF_INET : AF_INET6, to.ip, text, sizeof text);
   std::lock_guard lock(failure_lock_);

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "base/spin_lock.hpp"
 #include "fabric/verbs/blocks.hpp"
 #include "fabric/verbs/device.hpp"
@@ -24,6 +26,7 @@
 #include "fabric/verbs/endpoint_wire.hpp"
 #include "fabric/verbs/reaper.hpp"
 #include "fabric/verbs/registrations.hpp"
+#include "fabric/verbs/transport.hpp"
 
 namespace weft::fabric::verbs {
 
@@ -31,8 +34,7 @@ namespace lib = weft::verbs;
 
 inline constexpr std::uint32_t kDepth = 64;  // requests in a send queue, at most; a power of two
 inline constexpr std::uint32_t kLeastDepth = 8;
-inline constexpr int kMostStashed = 16;        // completions, by one call
-inline constexpr std::uint32_t kKeptBack = 2;  // of them for credit, and for the end
+inline constexpr int kMostStashed = 16;  // completions, by one call
 inline constexpr std::uint32_t kMaxReadDepth = 16;
 inline constexpr std::uint32_t kFirstCredit = 4;  // messages; an idle link holds so many buffers
 inline constexpr std::uint32_t kLastCredit = 64;  // of a busy one
@@ -63,6 +65,22 @@ struct Parts {
   std::uint32_t rkey = 0;
 };
 
+// The room in a send queue that must be there for a request, which leaves some for credit, and for
+// credit, which leaves some for the end. A read may go behind each (post()), and a message of what
+// write() wrote.
+struct LeastRoom {
+  std::uint32_t request, credit;
+};
+constexpr LeastRoom least_room(const lib::TransportFacts& transport) noexcept {
+  return transport.sent_has_arrived ? LeastRoom{3, 2} : LeastRoom{6, 3};
+}
+
+// What goes with the request for a connection, or with the answer.
+struct PrivateData {
+  std::array<std::byte, sizeof(Hello) + sizeof(Proof)> data;
+  std::uint8_t bytes = 0;
+};
+
 struct VerbsLink : Link {
   enum class State : std::uint8_t { resolving, asking, answering, up, broken };
   // Used by the polling thread:
@@ -79,6 +97,9 @@ struct VerbsLink : Link {
   std::uint32_t seen_completed = 0;  // at the last check, and at how many before
   std::uint32_t num_still = 0;
   std::uint32_t depth = kDepth;  // of its send queue
+  LeastRoom least{};
+  Proof proof{};                  // the peer's
+  std::shared_future<int> asked;  // rdma_connect's errno, where a thread waits for it
 
   SpinLock lock;
   // Under the lock:
@@ -100,7 +121,7 @@ struct VerbsLink : Link {
   // Under the lock: ok if a request may be posted now.
   Code ready() const {
     if (state == State::broken) return Code::peer_lost;
-    const bool is_ready = state == State::up && room() > kKeptBack && parts.request == nullptr;
+    const bool is_ready = state == State::up && room() >= least.request && parts.request == nullptr;
     return is_ready ? Code::ok : Code::again;
   }
 };
@@ -115,6 +136,7 @@ class VerbsEndpoint final : public Endpoint {
   Status start();
 
   std::string_view name() const noexcept override { return "verbs"; }
+  std::string kind() const override;
   const Limits& limits() const noexcept override { return limits_; }
   std::string address() const override { return address_; }
   std::string interface_address() const override { return device_->port.address; }
@@ -185,17 +207,22 @@ class VerbsEndpoint final : public Endpoint {
   // links.cpp
   VerbsLink* find(std::uint32_t id) const;
   VerbsLink* add_link();
-  void give_up(rdma_cm_id* cm);
+  void give_up(rdma_cm_id* cm, const std::shared_future<int>& asked);
   Status begin(VerbsLink& link, const Address& to);
   Status make_queue_pair(VerbsLink& link);
   Status bring_up(VerbsLink& link, const Hello& theirs);
-  rdma_conn_param parameters(const VerbsLink& link, const Hello& hello, std::size_t bytes) const;
-  Hello own_hello(const VerbsLink& link) const;
+  rdma_conn_param parameters(const VerbsLink& link) const;
+  PrivateData own_hello(const VerbsLink& link, bool is_answer) const;
+  bool read_theirs(VerbsLink& link, Bytes data, bool is_answer, Hello& theirs) const;
   void connect(VerbsLink& link);
   void on_answer(VerbsLink& link, Bytes data, Events& events);
   void on_cm_event(rdma_cm_event& event, Bytes data, Events& events);
   void on_request(rdma_cm_id* cm, Bytes data, Events& events);
   void become_up(VerbsLink& link);
+  Status ask(VerbsLink& link);
+  void look_at_asked(VerbsLink& link);
+  void on_established(VerbsLink& link, Bytes data, Events& events);
+  void speak_first(VerbsLink& link);
   void take_down(VerbsLink& link, std::string_view why);
   void take_down(VerbsLink& link, const Status& why);
   void put_in_error_state(VerbsLink& link);
@@ -209,7 +236,10 @@ class VerbsEndpoint final : public Endpoint {
 
   // posting.cpp
   Code post(VerbsLink& link, ibv_send_wr& request, const Posted& what, bool is_signalled);
-  std::byte* take_ring(VerbsLink& link, std::size_t bytes);
+  Code post_one(VerbsLink& link, ibv_send_wr& request, const Posted& what, bool is_signalled);
+  void prepare_probe(const VerbsLink& link, ibv_send_wr& request);
+  static std::byte* take_ring(VerbsLink& link, std::size_t bytes);
+  static bool has_ring(VerbsLink& link, std::size_t bytes);
   Status need_ring(VerbsLink& link);
   Code refuse(VerbsLink& link, WorkRequest& request, Code code);
   Code post_parts(VerbsLink& link);
@@ -224,18 +254,24 @@ class VerbsEndpoint final : public Endpoint {
   void pay();
 
   const Settings settings_;
+  lib::TransportFacts transport_{};
   Limits limits_;
   std::string address_;
   std::unique_ptr<lib::Device> device_;
   lib::Reaper reaper_;
   std::unique_ptr<lib::Registrations> registrations_;
   std::unique_ptr<Blocks> buffers_, rings_;
+  // Memory that peers read to learn what has arrived here, and behind it where such reads land.
+  std::array<std::uint64_t, 2> proofs_{};
+  ibv_mr* proof_mr_ = nullptr;  // null: the transport needs none
+  ibv_sge proof_lands_{};
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* queue_ = nullptr;
   ibv_srq* receives_ = nullptr;  // null: the device has none, each queue pair has its own
   rdma_event_channel* cm_channel_ = nullptr;
   rdma_cm_id* listener_ = nullptr;
   int epoll_ = -1;
+  std::shared_ptr<Descriptor> bell_;  // rung by threads that ask for connections; null: none do
   std::uint32_t max_inline_ = 0;
   std::uint32_t depth_ = kDepth, max_window_ = kLastCredit;
   std::uint8_t read_depth_ = 1, ask_depth_ = 1;  // reads that are answered and asked for at once

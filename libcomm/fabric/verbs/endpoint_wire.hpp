@@ -8,6 +8,7 @@
 
 #include "base/mix.hpp"
 #include "fabric/endpoint.hpp"
+#include "fabric/verbs/transport.hpp"
 
 namespace weft::fabric::verbs {
 
@@ -15,10 +16,10 @@ inline constexpr std::uint32_t kMagic = 0x31767765;  // "ewv1": version 1 of all
 
 struct Address {
   std::uint32_t magic;
-  std::uint8_t family;   // 4 or 6
-  std::uint8_t is_roce;  // RoCE and InfiniBand cannot reach each other
-  std::uint16_t port;    // network order
-  std::uint8_t ip[16];   // the first 4 of family 4
+  std::uint8_t family;               // 4 or 6
+  weft::verbs::Transport transport;  // only ports of the same can reach each other
+  std::uint16_t port;                // network order
+  std::uint8_t ip[16];               // the first 4 of family 4
 };
 static_assert(sizeof(Address) == 24);
 
@@ -34,6 +35,15 @@ struct Hello {
 static_assert(sizeof(Hello) == 56);
 // In the answer, a Hello's head.
 inline constexpr std::size_t kAnswerBytes = 8;
+// Behind either, where only reads say what has arrived: memory of the sender's to read for that.
+// Not of no bytes: siw (Linux 6.1) answers those with others' memory when it has more to send.
+struct Proof {
+  std::uint64_t address;
+  std::uint32_t rkey;
+  std::uint32_t magic;
+};
+static_assert(sizeof(Proof) == 16);
+inline constexpr std::uint32_t kProofBytes = 8;
 inline constexpr std::uint8_t kMostMtu = 5;  // IBV_MTU_4096
 
 struct MemoryKey {
@@ -50,15 +60,21 @@ struct Head {
   std::uint32_t length;  // of what follows
 };
 static_assert(sizeof(Head) == 8);
-enum MessageKind : std::uint16_t { kUser = 1, kCredit };
+enum MessageKind : std::uint16_t { kUser = 1, kCredit, kWritten };
+
+// What a message of the kind kWritten says: that the bytes of a write() are there, in place of the
+// 32 bits that a transport may have for it.
+struct Written {
+  std::uint32_t number, bytes;
+};
 
 inline constexpr std::uint32_t kMostCredit = 4096;
 
-inline bool read_address(Bytes bytes, bool is_roce, Address& address) noexcept {
+inline bool read_address(Bytes bytes, weft::verbs::Transport transport, Address& address) noexcept {
   if (bytes.size() != sizeof address) return false;
   std::memcpy(&address, bytes.data(), sizeof address);
   return address.magic == kMagic && (address.family == 4 || address.family == 6) &&
-         address.is_roce == (is_roce ? 1 : 0) && address.port != 0;
+         address.transport == transport && address.port != 0;
 }
 
 // Of a request (`is_answer`: of an answer). librdmacm may add zeros.
@@ -69,6 +85,13 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
   std::memcpy(&hello, bytes.data(), most);
   return hello.magic == kMagic && hello.read_depth > 0 && hello.credit > 1 &&
          hello.mtu <= kMostMtu && hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
+}
+
+inline bool read_proof(Bytes bytes, bool is_answer, Proof& proof) noexcept {
+  const std::size_t before = is_answer ? kAnswerBytes : sizeof(Hello);
+  if (bytes.size() < before + sizeof proof) return false;
+  std::memcpy(&proof, bytes.data() + before, sizeof proof);
+  return proof.magic == kMagic;
 }
 
 // A checksum that distinguishes keys from other bytes; no secret. Without the address and the
@@ -101,7 +124,8 @@ inline bool read_head(const std::byte* bytes, std::size_t received, Head& head) 
   if (received < sizeof head) return false;
   std::memcpy(&head, bytes, sizeof head);
   return head.credit <= kMostCredit && head.length == received - sizeof head &&
-         (head.kind == kUser || (head.kind == kCredit && head.length == 0));
+         (head.kind == kUser || (head.kind == kCredit && head.length == 0) ||
+          (head.kind == kWritten && head.length == sizeof(Written)));
 }
 
 }  // namespace weft::fabric::verbs

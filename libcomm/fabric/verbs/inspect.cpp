@@ -170,14 +170,14 @@ void look_at_port(const Port& port, bool is_chosen, fabric::Inspection& inspecti
   (void)ibv_query_port(device->context, static_cast<std::uint8_t>(port.number), &state);
   fabric::Place place{name, interface_of(device->context, port), port.address, port.gbit_per_s,
                       mtu_bytes(state.active_mtu)};
-  std::string text = fmt::format("{}, {}, {}, MTU {} of {}, {}{}",
-                                 port.roce ? "RoCE" : "InfiniBand", ibv_port_state_str(state.state),
-                                 rate_text(port), place.mtu, mtu_bytes(state.max_mtu), port.address,
+  std::string text = fmt::format("{}, {}, {}, MTU {} of {}, {}{}", facts_of(port.transport).name,
+                                 ibv_port_state_str(state.state), rate_text(port), place.mtu,
+                                 mtu_bytes(state.max_mtu), port.address,
                                  place.interface.empty() ? "" : " on " + place.interface);
-  if (port.roce) text += ", GIDs " + gids_text(device->context, port);
+  if (port.transport == Transport::roce) text += ", GIDs " + gids_text(device->context, port);
   if (is_chosen) text += "; taken unless WEFT_DEVICE says otherwise";
   inspection.findings.push_back({Level::ok, name, text, ""});
-  if (port.roce && place.mtu < 1024)
+  if (port.transport != Transport::infiniband && place.mtu < 1024)
     inspection.findings.push_back(
         {Level::warning, name + " MTU",
          fmt::format("packets of {} bytes cost bandwidth", place.mtu),

@@ -3,14 +3,17 @@
 // open() resolves the address and the route, asks with the hello, and brings the queue pair up with
 // the answer; the peer's side brings its own up before it answers, and may send once it is notified
 // that the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
-// Settings::patience_ns(). A link ends in two steps: its queue pair goes into the error state, in
-// which the device gives everything back that was posted, and is destroyed once all of that has
-// come.
+// Settings::patience_ns(). Over iWARP the kernel brings both up, and the peer's side may send once
+// the first message has come, which is sent for that. A link ends in two steps: its queue pair goes
+// into the error state, in which the device gives everything back that was posted, and is destroyed
+// once all of that has come.
 #include <arpa/inet.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -81,6 +84,7 @@ VerbsLink* VerbsEndpoint::add_link() try {
   link->id = free_ids_.back();
   free_ids_.pop_back();
   link->depth = depth_;
+  link->least = least_room(transport_);
   table_[link->id & ((1u << kIdBits) - 1)] = link;
   return link;
 } catch (const std::bad_alloc&) {
@@ -105,7 +109,7 @@ Status VerbsEndpoint::open(Bytes address, Bytes hello, Link*& out) {
             fmt::format("{} was removed, or has failed for good: see dmesg, and start this process "
                         "again once it is back",
                         device_->port.device)};
-  if (hello.size() > kMaxHelloBytes || !read_address(address, device_->port.roce, to))
+  if (hello.size() > kMaxHelloBytes || !read_address(address, device_->port.transport, to))
     return {Code::bad_argument, "it is no address of an endpoint that verbs leads to from here"};
   VerbsLink* link = add_link();
   if (link == nullptr) return Code::no_memory;
@@ -140,7 +144,7 @@ Status VerbsEndpoint::begin(VerbsLink& link, const Address& to) {
   return {};
 }
 
-Hello VerbsEndpoint::own_hello(const VerbsLink& link) const {
+PrivateData VerbsEndpoint::own_hello(const VerbsLink& link, bool is_answer) const {
   Hello hello{};
   hello.magic = kMagic;
   hello.read_depth = read_depth_;
@@ -148,15 +152,25 @@ Hello VerbsEndpoint::own_hello(const VerbsLink& link) const {
   hello.credit = static_cast<std::uint8_t>(link.window);
   hello.hello_bytes = static_cast<std::uint8_t>(link.hello.size());
   if (!link.hello.empty()) std::memcpy(hello.hello, link.hello.data(), link.hello.size());
-  return hello;
+  PrivateData made;
+  made.bytes = is_answer ? kAnswerBytes : sizeof hello;
+  std::memcpy(made.data.data(), &hello, made.bytes);
+  if (transport_.sent_has_arrived) return made;
+  const Proof proof{reinterpret_cast<std::uintptr_t>(proofs_.data()), proof_mr_->rkey, kMagic};
+  std::memcpy(made.data.data() + made.bytes, &proof, sizeof proof);
+  made.bytes += sizeof proof;
+  return made;
 }
 
-rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link, const Hello& hello,
-                                          std::size_t bytes) const {
+bool VerbsEndpoint::read_theirs(VerbsLink& link, Bytes data, bool is_answer, Hello& theirs) const {
+  return read_hello(data, is_answer, theirs) &&
+         (transport_.sent_has_arrived || read_proof(data, is_answer, link.proof));
+}
+
+// Without private data.
+rdma_conn_param VerbsEndpoint::parameters(const VerbsLink& link) const {
   rdma_conn_param parameters{};
-  parameters.private_data = &hello;
-  parameters.private_data_len = static_cast<std::uint8_t>(bytes);
-  parameters.responder_resources = hello.read_depth;
+  parameters.responder_resources = read_depth_;
   parameters.initiator_depth = ask_depth_;
   parameters.retry_count = kRepeats;
   parameters.rnr_retry_count = kRepeatWhileFull;
@@ -198,6 +212,11 @@ Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
 }
 
 Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
+  {
+    std::lock_guard lock(link.lock);
+    link.credit = theirs.credit;
+  }
+  if (transport_.connects_queue_pairs) return {};
   ibv_qp_attr attributes{};
   int mask = 0;
   attributes.qp_state = IBV_QPS_RTR;
@@ -218,28 +237,77 @@ Status VerbsEndpoint::bring_up(VerbsLink& link, const Hello& theirs) {
   attributes.retry_cnt = kRepeats;
   attributes.rnr_retry = kRepeatWhileFull;
   if (ibv_modify_qp(link.qp, &attributes, mask) != 0) return failed("a queue pair, ready to send");
-  std::lock_guard lock(link.lock);
-  link.credit = theirs.credit;
   return {};
 }
 
 void VerbsEndpoint::connect(VerbsLink& link) {
   if (Status status = or_no_memory([&] { return make_queue_pair(link); }); !status)
     return take_down(link, status);
-  const Hello hello = own_hello(link);
-  rdma_conn_param request = parameters(link, hello, sizeof hello);
-  if (rdma_connect(link.cm, &request) != 0) return take_down(link, failed("rdma_connect"));
-  std::lock_guard lock(link.lock);
-  link.state = VerbsLink::State::asking;
+  {
+    std::lock_guard lock(link.lock);
+    link.state = VerbsLink::State::asking;
+  }
+  if (Status status = ask(link); !status) take_down(link, status);
+}
+
+// Over iWARP the kernel may first make the TCP connection: siw does so in rdma_connect, which to a
+// host that is gone takes minutes. A thread waits for it.
+Status VerbsEndpoint::ask(VerbsLink& link) {
+  auto connect = [cm = link.cm, hello = own_hello(link, false),
+                  request = parameters(link)]() mutable {
+    request.private_data = hello.data.data();
+    request.private_data_len = hello.bytes;
+    return rdma_connect(cm, &request);
+  };
+  if (!transport_.connects_queue_pairs) return connect() == 0 ? Status() : failed("rdma_connect");
+  const auto wait = [connect, bell = bell_]() mutable {
+    const int error = connect() == 0 ? 0 : errno;
+    constexpr std::uint64_t kOnce = 1;
+    [[maybe_unused]] const ssize_t count = ::write(bell->get(), &kOnce, sizeof kOnce);
+    return error;
+  };
+  return or_no_memory([&] { link.asked = reaper_.run(wait); });
+}
+
+void VerbsEndpoint::look_at_asked(VerbsLink& link) {
+  if (!link.asked.valid() ||
+      link.asked.wait_for(std::chrono::seconds{0}) != std::future_status::ready)
+    return;
+  const int error = link.asked.get();
+  link.asked = {};
+  if (error == 0) return;
+  if (error == ECONNREFUSED) link.why = Code::not_found;  // of the peer's kernel
+  take_down(link, std::strerror(error));
 }
 
 void VerbsEndpoint::on_answer(VerbsLink& link, Bytes data, Events& events) {
   Hello theirs;
-  if (!read_hello(data, true, theirs)) return take_down(link, "what answers there is no Node");
+  if (!read_theirs(link, data, true, theirs))
+    return take_down(link, "what answers there is no Node");
   if (Status status = bring_up(link, theirs); !status) return take_down(link, status);
-  if (rdma_establish(link.cm) != 0) return take_down(link, failed("rdma_establish"));
+  if (!transport_.connects_queue_pairs && rdma_establish(link.cm) != 0)
+    return take_down(link, failed("rdma_establish"));
   become_up(link);
+  if (transport_.asker_speaks_first) speak_first(link);
   events.on_up(link);
+}
+
+void VerbsEndpoint::on_established(VerbsLink& link, Bytes data, Events& events) {
+  bool is_asking;
+  {
+    std::lock_guard lock(link.lock);
+    is_asking = link.state == VerbsLink::State::asking;
+  }
+  if (is_asking) return on_answer(link, data, events);
+  if (!transport_.asker_speaks_first) become_up(link);
+}
+
+// A message of nothing, by which the peer may speak.
+void VerbsEndpoint::speak_first(VerbsLink& link) {
+  if (sizeof(Head) > max_inline_ && !need_ring(link))
+    return take_down(link, "no memory to speak first");
+  std::lock_guard lock(link.lock);
+  [[maybe_unused]] const Code code = send(link, kCredit, {}, {});  // a failure takes the link down
 }
 
 void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
@@ -253,7 +321,8 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
   }
   const std::uint32_t id = link->id;
   link->state = VerbsLink::State::answering;
-  const bool is_taken = events.on_incoming(*link, {theirs.hello, theirs.hello_bytes});
+  const bool is_whole = read_theirs(*link, data, false, theirs);
+  const bool is_taken = is_whole && events.on_incoming(*link, {theirs.hello, theirs.hello_bytes});
   if (find(id) == link && is_taken) {
     link->cm = cm;
     cm->context = link;
@@ -262,8 +331,10 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
     Status status = or_no_memory([&] { return make_queue_pair(*link); });
     if (status) status = bring_up(*link, theirs);
     if (status) {
-      const Hello answer = own_hello(*link);
-      rdma_conn_param parameters = this->parameters(*link, answer, kAnswerBytes);
+      const PrivateData answer = own_hello(*link, true);
+      rdma_conn_param parameters = this->parameters(*link);
+      parameters.private_data = answer.data.data();
+      parameters.private_data_len = answer.bytes;
       if (rdma_accept(cm, &parameters) == 0) return;
       status = failed("rdma_accept");
     }
@@ -296,8 +367,9 @@ bool VerbsEndpoint::poll_cm(Events& events) {
     rdma_cm_event copy = *event;
     std::byte data[256];
     std::size_t bytes = 0;
-    if (copy.param.conn.private_data != nullptr && (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
-                                                    copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE)) {
+    if (copy.param.conn.private_data != nullptr &&
+        (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+         copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE || copy.event == RDMA_CM_EVENT_ESTABLISHED)) {
       bytes = std::min<std::size_t>(copy.param.conn.private_data_len, sizeof data);
       std::memcpy(data, copy.param.conn.private_data, bytes);
     }
@@ -322,7 +394,7 @@ void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
       return on_answer(*link, data, events);
     case RDMA_CM_EVENT_ESTABLISHED:
-      return become_up(*link);
+      return on_established(*link, data, events);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -348,7 +420,9 @@ void VerbsEndpoint::check_attempts() {
   const std::uint64_t now = now_ns();
   for (std::size_t i = making_.size(); i-- > 0;) {
     VerbsLink* link = find(making_[i]);
-    if (link != nullptr && now > link->deadline_ns) take_down(*link, "no answer in time");
+    if (link == nullptr) continue;
+    look_at_asked(*link);
+    if (now > link->deadline_ns) take_down(*link, "no answer in time");
   }
 }
 
@@ -373,8 +447,8 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
       has_stopped = ++link->num_still > kStillChecks;
       const auto outstanding = static_cast<std::int32_t>(link->last_signalled - link->completed);
       if (under_way > 0 && outstanding <= 0 && link->room() > 1) {
-        ibv_send_wr request{};
-        request.opcode = IBV_WR_RDMA_WRITE;
+        ibv_send_wr request;
+        prepare_probe(*link, request);
         [[maybe_unused]] const Code code = post(*link, request, {}, true);
       }
     }
@@ -384,22 +458,24 @@ void VerbsEndpoint::check_devices_end(std::uint64_t now) {
 
 // Destroying an id notifies the other end. While the port is down that must not be tried: the queue
 // pair that rxe sends such messages through would fail for the whole host, for ever (kernel 6.1).
-void VerbsEndpoint::give_up(rdma_cm_id* cm) {
+void VerbsEndpoint::give_up(rdma_cm_id* cm, const std::shared_future<int>& asked) {
   cm->context = nullptr;
-  if (device_->port_is_active())
+  if (transport_.connects_queue_pairs)
+    reaper_.destroy(cm, asked);
+  else if (device_->port_is_active())
     rdma_destroy_id(cm);
   else
     given_up_.push_back(cm);
 }
 
 // From here on the device does nothing for the link. The completion of a last request shows that
-// all others have ended.
+// all others have ended; not over iWARP, where siw has ended all by then, and completes no other.
 void VerbsEndpoint::put_in_error_state(VerbsLink& link) {
   std::lock_guard lock(link.lock);
   link.state = VerbsLink::State::broken;
   if (link.qp == nullptr) return;
   lib::put_in_error_state(link.qp);
-  if (link.posted == link.completed) return;
+  if (link.posted == link.completed || !transport_.sent_has_arrived) return;
   ibv_send_wr last{}, *bad = nullptr;
   last.wr_id = std::uint64_t{link.id} << 32 | link.posted;
   last.opcode = IBV_WR_RDMA_WRITE;
@@ -432,7 +508,7 @@ void VerbsEndpoint::take_down(VerbsLink& link, const Status& why) {
 
 // Waits until the device has given back what was posted, at most for a while.
 void VerbsEndpoint::drain(VerbsLink& link) {
-  if (link.qp == nullptr || link.posted == link.completed) return;
+  if (link.qp == nullptr || link.posted == link.completed || !transport_.sent_has_arrived) return;
   const std::uint64_t wanted = std::uint64_t{link.id} << 32 | (link.posted - 1);
   for (const std::uint64_t limit = now_ns() + kDrainNs; now_ns() < limit;)
     for (int i = stash_completions(); i > 0; --i)
@@ -496,7 +572,7 @@ void VerbsEndpoint::free_queue_pair(VerbsLink& link) {
     --num_links_;
     if (!is_late || receives_ != nullptr) num_needed_ -= link.window;
   }
-  if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr));
+  if (link.cm != nullptr) give_up(std::exchange(link.cm, nullptr), link.asked);
   if (ring.data != nullptr) rings_->give(ring);
 }
 
@@ -504,7 +580,8 @@ bool VerbsEndpoint::finish_down(Events& events) {
   bool any = false;
   for (std::size_t i = 0; i < ending_.size();) {
     VerbsLink* link = find(ending_[i]);
-    if (link == nullptr || (link->posted != link->completed && now_ns() < link->deadline_ns)) {
+    if (link == nullptr || (transport_.sent_has_arrived && link->posted != link->completed &&
+                            now_ns() < link->deadline_ns)) {
       ++i;
       continue;
     }

@@ -96,8 +96,9 @@ std::string list_of(const std::vector<Candidate>& candidates) {
 }  // namespace
 
 void find_address(ibv_context* context, Port& port) {
-  std::vector<Candidate> candidates =
-      port.roce ? roce_candidates(context, port.number) : interface_candidates();
+  std::vector<Candidate> candidates = port.transport == Transport::roce
+                                          ? roce_candidates(context, port.number)
+                                          : interface_candidates();
   std::ranges::stable_sort(candidates, std::greater<>(),
                            [](const Candidate& one) { return gid_rank(one.address); });
   const Candidate* chosen = nullptr;
@@ -108,14 +109,17 @@ void find_address(ibv_context* context, Port& port) {
       break;
     }
     rdma_destroy_event_channel(channel);
-  } else if (port.roce && !candidates.empty()) {
+  } else if (port.transport == Transport::roce && !candidates.empty()) {
     chosen = &candidates.front();  // for weft-info: no connection is made without librdmacm
   }
   if (chosen != nullptr) {
     port.gid_index = chosen->gid_index;
     port.address = gid_address(chosen->address);
     port.scope = gid_rank(chosen->address) == 0 ? chosen->interface : 0;
-  } else if (!port.roce) {
+  } else if (port.transport == Transport::iwarp) {
+    port.why_unusable =
+        "no IP address that connections leave from by it (ip address add on its network interface)";
+  } else if (port.transport == Transport::infiniband) {
     port.why_unusable = "no IP address: connections need IPoIB on this port (ip address add)";
   } else if (candidates.empty()) {
     port.why_unusable =

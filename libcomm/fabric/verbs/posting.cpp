@@ -52,12 +52,36 @@ Code code_of(ibv_wc_status status) noexcept {
 
 }  // namespace
 
-// Posts; under the link's lock, with room in the send queue.
+// A request that moves nothing of a client's, and completes once what was posted before it has
+// arrived.
+void VerbsEndpoint::prepare_probe(const VerbsLink& link, ibv_send_wr& request) {
+  if (transport_.sent_has_arrived)
+    prepare(request, IBV_WR_RDMA_WRITE, nullptr);
+  else
+    prepare(request, IBV_WR_RDMA_READ, &proof_lands_);
+  request.wr.rdma = {link.proof.address, link.proof.rkey};
+}
+
+// Posts; under the link's lock, with room in the send queue. Where the completion of a request does
+// not say that it has arrived, a probe behind it signals instead.
 Code VerbsEndpoint::post(VerbsLink& link, ibv_send_wr& request, const Posted& what,
                          bool is_signalled) {
+  is_signalled = is_signalled || ++link.unsignalled >= link.depth / 4 ||
+                 link.ring_head - link.signalled_head >= kRingBytes / 4;
+  if (!is_signalled || transport_.sent_has_arrived || request.opcode == IBV_WR_RDMA_READ)
+    return post_one(link, request, what, is_signalled);
+  if (const Code code = post_one(link, request, what, false); code != Code::ok) return code;
+  ibv_send_wr probe;
+  prepare_probe(link, probe);
+  // A failure takes the link down, which ends the request.
+  [[maybe_unused]] const Code code = post_one(link, probe, {}, true);
+  return Code::ok;
+}
+
+Code VerbsEndpoint::post_one(VerbsLink& link, ibv_send_wr& request, const Posted& what,
+                             bool is_signalled) {
   request.wr_id = std::uint64_t{link.id} << 32 | link.posted;
-  if (is_signalled || ++link.unsignalled >= link.depth / 4 ||
-      link.ring_head - link.signalled_head >= kRingBytes / 4) {
+  if (is_signalled) {
     request.send_flags |= IBV_SEND_SIGNALED;
     link.unsignalled = 0;
     link.last_signalled = link.posted + 1;
@@ -78,6 +102,13 @@ Code VerbsEndpoint::post(VerbsLink& link, ibv_send_wr& request, const Posted& wh
   slot.ring_end = link.ring_head;
   ++link.posted;
   return Code::ok;
+}
+
+bool VerbsEndpoint::has_ring(VerbsLink& link, std::size_t bytes) {
+  const std::uint64_t before = link.ring_head;
+  const bool has = take_ring(link, bytes) != nullptr;
+  link.ring_head = before;
+  return has;
 }
 
 // Bytes of the ring in one piece, or null: there is no room now.
@@ -242,7 +273,8 @@ Code VerbsEndpoint::transfer(VerbsLink& link, bool is_get, std::byte* local, std
   return code;
 }
 
-// A message as far as room and credit go: it takes a receive of the peer, for the notification.
+// A message as far as room and credit go: it takes a receive of the peer, for the notification,
+// which is a message of its own where the transport has none.
 Code VerbsEndpoint::write(Link& base, Bytes from, const Registration& source, const Key& key,
                           std::uint64_t offset, std::uint32_t number, WorkRequest& request) {
   auto& link = static_cast<VerbsLink&>(base);
@@ -255,25 +287,37 @@ Code VerbsEndpoint::write(Link& base, Bytes from, const Registration& source, co
                 static_cast<std::uint32_t>(from.size()),
                 static_cast<const ibv_mr*>(source.handle)->lkey};
   ibv_send_wr wanted;
-  prepare(wanted, IBV_WR_RDMA_WRITE_WITH_IMM, &piece);
+  prepare(wanted, transport_.has_immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+          &piece);
   if (from.size() <= max_inline_) wanted.send_flags = IBV_SEND_INLINE;
   wanted.imm_data = htobe32(number);
   wanted.wr.rdma = {remote.address + offset, remote.rkey};
   Posted what{};
   what.request = &request;
   what.is_last = true;
+  constexpr std::size_t kTold = sizeof(Head) + sizeof(Written);
+  const bool is_told = !transport_.has_immediate;
+  const bool takes_ring = is_told && kTold > max_inline_;
+  if (takes_ring && !need_ring(link)) return Code::again;
   std::lock_guard lock(link.lock);
   if (const Code ready = link.ready(); ready != Code::ok) return ready;
-  if (link.credit <= 1) return Code::again;
-  const Code code = post(link, wanted, what, false);
-  if (code == Code::ok) --link.credit;
-  return code;
+  if (link.credit <= 1 || (takes_ring && !has_ring(link, kTold))) return Code::again;
+  if (!is_told) {
+    const Code code = post(link, wanted, what, false);
+    if (code == Code::ok) --link.credit;
+    return code;
+  }
+  if (const Code code = post_one(link, wanted, what, false); code != Code::ok) return code;
+  const Written told{number, static_cast<std::uint32_t>(from.size())};
+  // A failure takes the link down, which ends the request.
+  [[maybe_unused]] const Code code = send(link, kWritten, std::as_bytes(std::span(&told, 1)), {});
+  return Code::ok;
 }
 
 // Under the lock: posts as many parts as there is room for.
 Code VerbsEndpoint::post_parts(VerbsLink& link) {
   Parts& parts = link.parts;
-  while (parts.request != nullptr && link.room() > kKeptBack) {
+  while (parts.request != nullptr && link.room() >= link.least.request) {
     const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(parts.left, part_bytes_));
     ibv_sge piece{parts.here, bytes, parts.memory->lkey()};
     ibv_send_wr wanted;
@@ -325,13 +369,16 @@ Code VerbsEndpoint::atomic(Link& base, Atomic kind, const Key& key, std::uint64_
 
 // Completions.
 
-// Under the lock: everything up to this request is done, and this one so.
+// Under the lock: everything up to this request is done, and this one so. Where sent requests may
+// not have arrived, a failure leaves it open for those before it.
 void VerbsEndpoint::on_sent(VerbsLink& link, std::uint32_t number, ibv_wc_status status,
                             Completed& completed) {
   if (number - link.completed >= link.posted - link.completed) return;  // none of ours
   while (link.completed != number + 1) {
     Posted& slot = link.slots[link.completed % kDepth];
-    Code code = link.completed == number ? code_of(status) : Code::ok;
+    Code code = link.completed == number                                  ? code_of(status)
+                : status == IBV_WC_SUCCESS || transport_.sent_has_arrived ? Code::ok
+                                                                          : Code::peer_lost;
     ++link.completed;
     link.ring_tail = slot.ring_end;
     if (slot.request == nullptr) continue;
@@ -403,8 +450,14 @@ void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
     take_down(link, "more credit than there can be");
     return post_receive(index);
   }
-  if (head.kind == kUser) {
-    events.on_message(link, {bytes + sizeof head, head.length});
+  if (head.kind != kCredit) {
+    if (head.kind == kUser) {
+      events.on_message(link, {bytes + sizeof head, head.length});
+    } else {
+      Written told;
+      std::memcpy(&told, bytes + sizeof head, sizeof told);
+      events.on_written(link, told.number, told.bytes);
+    }
     if (find(id) != &link) return post_receive(index);  // closed by the client
   }
   post_receive(index);
@@ -455,7 +508,7 @@ void VerbsEndpoint::pay() {
     if (!is_done && has_memory) {
       std::lock_guard lock(link->lock);
       is_done = link->owed < link->window / 2 || link->state == VerbsLink::State::broken;
-      if (!is_done && link->credit > 0 && link->room() > 1)
+      if (!is_done && link->credit > 0 && link->room() >= link->least.credit)
         is_done = send(*link, kCredit, {}, {}) != Code::again;
     }
     if (!is_done) {

@@ -30,16 +30,43 @@ void put_in_error_state(ibv_qp* qp) noexcept {
 
 bool Reaper::destroy(ibv_qp* qp) noexcept {
   put_in_error_state(qp);
+  return end([qp] { (void)ibv_destroy_qp(qp); });
+}
+
+void Reaper::destroy(rdma_cm_id* cm, const std::shared_future<int>& asked) noexcept {
+  const auto body = [cm, asked] {
+    if (asked.valid()) asked.wait();
+    (void)rdma_destroy_id(cm);
+  };
+  std::function<void()> ending;
+  if (or_no_memory([&] { ending = body; }) == Code::ok)
+    end(ending);
+  else
+    body();
+}
+
+std::shared_future<int> Reaper::run(std::function<int()> body) {
+  const auto task = std::make_shared<std::packaged_task<int()>>(std::move(body));
+  std::shared_future<int> result = task->get_future().share();
+  std::thread thread;
+  if (start_thread(thread, [task] { (*task)(); }))
+    thread.detach();
+  else
+    (*task)();
+  return result;
+}
+
+bool Reaper::end(const std::function<void()>& body) noexcept {
   const auto deadline = idle() ? kDeadline : kDeadlineAfterLate;
   std::shared_ptr<std::packaged_task<void()>> task;
   std::future<void> ending;
   const Code prepared = or_no_memory([&] {
     make_room(late_);
-    task = std::make_shared<std::packaged_task<void()>>([qp] { (void)ibv_destroy_qp(qp); });
+    task = std::make_shared<std::packaged_task<void()>>(body);
     ending = task->get_future();
   });
   if (prepared != Code::ok) {
-    (void)ibv_destroy_qp(qp);
+    body();
     return true;
   }
   std::thread thread;

@@ -18,10 +18,11 @@ std::uintptr_t page_up(std::uintptr_t address) noexcept {
   return (address + page - 1) & ~(page - 1);
 }
 
-ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, bool& writable) {
+ibv_mr* register_memory(ibv_pd* pd, std::uintptr_t begin, std::uintptr_t end, int written,
+                        bool& writable) {
   auto* address = reinterpret_cast<void*>(begin);
   writable = true;
-  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* mr = ibv_reg_mr(pd, address, end - begin, written);
   if (mr == nullptr && (errno == EFAULT || errno == EACCES || errno == EINVAL || errno == EPERM)) {
     writable = false;  // constants, perhaps
     mr = ibv_reg_mr(pd, address, end - begin, 0);
@@ -37,8 +38,12 @@ bool is_limit(int error) noexcept { return error == ENOMEM || error == EAGAIN; }
 
 }  // namespace
 
-Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes)
-    : pd_(pd), max_bytes_(max_bytes), watch_(lock_, changed, this) {
+Registrations::Registrations(ibv_pd* pd, std::size_t max_bytes, const TransportFacts& transport)
+    : pd_(pd),
+      max_bytes_(max_bytes),
+      written_by_read_(IBV_ACCESS_LOCAL_WRITE |
+                       (transport.reads_write_remotely ? IBV_ACCESS_REMOTE_WRITE : 0)),
+      watch_(lock_, changed, this) {
   watch_status_ =
       max_bytes == 0 ? Status(Code::unsupported, "WEFT_VERBS_CACHE_BYTES is 0") : watch_.start();
 }
@@ -197,7 +202,7 @@ Status Registrations::acquire_range(std::uintptr_t begin, std::uintptr_t end, bo
       return {Code::no_memory, "too many registrations are in use at once"};
     }
     bool writable = false;
-    ibv_mr* mr = register_memory(pd_, begin, end, writable);
+    ibv_mr* mr = register_memory(pd_, begin, end, written_by_read_, writable);
     const int error = errno;
     {
       const std::lock_guard lock(lock_);

@@ -4,7 +4,8 @@
 // (MemoryWatch); where memory cannot be watched nothing is kept. The bytes that are kept are
 // bounded by WEFT_VERBS_CACHE_BYTES: the longest unused ones go first.
 //
-// Peers cannot reach kept memory. What they may reach is registered by make() and ended by its
+// Peers cannot reach kept memory, but over a transport whose reads write remotely (iWARP), where it
+// is their word that they do not. What they may reach is registered by make() and ended by its
 // owner.
 //
 // Threads: any. Calls may register, which takes microseconds per page; a hit takes a short lock.
@@ -19,6 +20,7 @@
 #include <string>
 
 #include "fabric/verbs/memory_watch.hpp"
+#include "fabric/verbs/transport.hpp"
 #include "weft/status.hpp"
 
 namespace weft::verbs {
@@ -42,7 +44,7 @@ struct Registration {
 
 class Registrations {
  public:
-  Registrations(ibv_pd* pd, std::size_t max_bytes);
+  Registrations(ibv_pd* pd, std::size_t max_bytes, const TransportFacts& transport);
   ~Registrations();
 
   // ok, or why nothing is kept.
@@ -53,6 +55,8 @@ class Registrations {
   // this process's memory, or not writable).
   Status acquire(const void* address, std::size_t bytes, bool write, Registration*& registration);
   void release(Registration* registration) noexcept;
+  // The access to local memory that a read lands in.
+  int written_by_read() const noexcept { return written_by_read_; }
   // Registers memory until its owner ends `mr`. Errors as above.
   Status make(void* address, std::size_t bytes, int access, ibv_mr*& mr);
   // Gives back registrations whose memory has changed. Cheap when there are none.
@@ -83,6 +87,7 @@ class Registrations {
 
   ibv_pd* const pd_;
   const std::size_t max_bytes_;
+  const int written_by_read_;
   std::mutex lock_;
   // A fixed table, as nothing may be allocated under the lock.
   Registration entries_[kMaxEntries];

@@ -118,8 +118,9 @@ bool Session::advance(NodeRequest& request, RequestList& finished) {
   }
   const fabric::Key* key = region.key_on(main_.theirs);
   // A request that target-side emulation has begun stays there.
-  const bool by_target =
-      key == nullptr || request.id != 0 || !can_do(endpoint()->limits(), request);
+  const bool by_target = key == nullptr || request.id != 0 ||
+                         !can_do(endpoint()->limits(), request) ||
+                         (request.is_for_owner() && !request.was_tagged);
   // Target-side emulation uses messages, which the link holds until all reposts are posted. A put
   // must not follow its notification, as it would there.
   if (request.is_repost && by_target && request.id == 0) {

@@ -129,8 +129,11 @@ Status VerbsEndpoint::look_at_limits() {
     return lacks("reads at once (max_qp_rd_atom, max_qp_init_rd_atom)",
                  std::min(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom), 1);
   depth_ = std::min(kDepth, static_cast<std::uint32_t>(limits.max_qp_wr));
-  const auto depth = [](int most) {
-    return static_cast<std::uint8_t>(std::clamp(most, 1, static_cast<int>(kMaxReadDepth)));
+  // Where reads follow all else, as many as the queue has: siw (Linux 6.1) answers none while one
+  // of its own waits for others to end, which two ends may do for ever.
+  const int reads = static_cast<int>(transport_.sent_has_arrived ? kMaxReadDepth : kDepth);
+  const auto depth = [reads](int most) {
+    return static_cast<std::uint8_t>(std::clamp(most, 1, reads));
   };
   ask_depth_ = depth(limits.max_qp_init_rd_atom);
   read_depth_ = depth(limits.max_qp_rd_atom);

@@ -1,6 +1,6 @@
 // What verbs endpoints take from others: addresses, hellos and answers, keys, heads of messages.
-// The input is a letter that says which (a, h, w, k, m), and its bytes; of a key, behind it the
-// right, the offset and the length.
+// The input is a letter that says which (a, h, w, p, q, k, m), and its bytes; of a key, behind it
+// the right, the offset and the length.
 #include <cstdlib>
 #include <cstring>
 
@@ -26,6 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         (hello.hello_bytes > sizeof hello.hello || bytes.size() < kAnswerBytes ||
          (what == 'h' && bytes.size() < sizeof hello) || hello.credit < 2))
       std::abort();
+  } else if (what == 'p' || what == 'q') {
+    Proof proof;
+    const std::size_t before = what == 'q' ? kAnswerBytes : sizeof(Hello);
+    if (read_proof(bytes, what == 'q', proof) && bytes.size() < before + sizeof proof) std::abort();
   } else if (what == 'm') {
     Head head;
     if (read_head(bytes.data(), bytes.size(), head) &&

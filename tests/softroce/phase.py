@@ -28,6 +28,9 @@ FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|
                 r'death_send')
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
+# Over iWARP.
+SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|exchange|storm)|weft_info|device_|graph_pagerank-)'
+FEW_SIW = r'^(fabric_conformance|node_storm|exchange_storm-2|weft_info)$'
 DEVICES = r'^devices?_|^node_node_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
@@ -72,8 +75,8 @@ class Phase:
         log = os.path.join(self.reports, re.sub(r'\W+', '-', name) + '.log')
         with open(log, 'wb') as file:
             status = subprocess.run(
-                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--cards', str(cards), '--device', device, '--timeout',
-                 str(180 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
+                [os.path.join(HERE, 'run'), '--hosts', str(hosts), '--cards', str(cards), '--device', device,
+                 '--timeout', str(180 + sum(step.limit_s for step in steps)), '--write', self.reports, '--', line],
                 cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
         with open(log, encoding='utf-8', errors='replace') as file:
             lines = file.readlines()
@@ -137,7 +140,8 @@ class Phase:
     def programs(self, hosts, pattern='', limit_s=600, device='rxe'):
         names = ','.join(f'vm{i}' for i in range(1, hosts + 1))
         return Step(
-            f'unit tests and the transport over {OVER[device] or "verbs"}, {hosts} host{"s" if hosts > 1 else ""}',
+            f'unit tests and the transport over {OVER[device] or "verbs"}, '
+            f'{hosts} host{"s" if hosts > 1 else ""}',
             limit_s,
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
              '--device', device, *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
@@ -207,5 +211,10 @@ def run(tally, folder, options, few):
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
             phase.machine(1, [phase.programs(1, DEVICES, 1500)])
+        phase.machine(1, [phase.programs(1, FEW_SIW if few else SIW, 200 if few else 900, 'siw'),
+                          *([] if few else [phase.mpi('verbs', 1, FEW_ONE_GUEST, 'siw')])], device='siw')
+        if not few:
+            phase.machine(2, [phase.programs(2, SIW, device='siw'),
+                              phase.mpi('verbs', 2, FEW_TWO_GUESTS, 'siw')], device='siw')
     if 'tcp' in present and not few:  # tests/tcp has it between network namespaces
         phase.machine(2, [phase.mpi('tcp', 2, TWO_GUESTS), phase.faults('tcp')])

@@ -28,8 +28,8 @@ FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|
                 r'death_send')
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
-# Over iWARP.
-SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|exchange|storm)|weft_info|device_|graph_pagerank-)'
+# Over iWARP; without exchange_exchange, of whose 13 ranks in one guest some never answer.
+SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|storm)|weft_info)'
 FEW_SIW = r'^(fabric_conformance|node_storm|exchange_storm-2|weft_info)$'
 DEVICES = r'^devices?_|^node_node_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles

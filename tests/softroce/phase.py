@@ -30,7 +30,6 @@ FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
 # Over iWARP; without exchange_exchange, of whose 13 ranks in one guest some never answer.
 SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|storm)|weft_info)'
-FEW_SIW = r'^(fabric_conformance|node_storm|exchange_storm-2|weft_info)$'
 DEVICES = r'^devices?_|^node_node_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
@@ -211,9 +210,9 @@ def run(tally, folder, options, few):
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
             phase.machine(1, [phase.programs(1, DEVICES, 1500)])
-        phase.machine(1, [phase.programs(1, FEW_SIW if few else SIW, 200 if few else 900, 'siw'),
-                          *([] if few else [phase.mpi('verbs', 1, FEW_ONE_GUEST, 'siw')])], device='siw')
         if not few:
+            phase.machine(1, [phase.programs(1, SIW, 900, 'siw'),
+                              phase.mpi('verbs', 1, FEW_ONE_GUEST, 'siw')], device='siw')
             phase.machine(2, [phase.programs(2, SIW, device='siw'),
                               phase.mpi('verbs', 2, FEW_TWO_GUESTS, 'siw')], device='siw')
     if 'tcp' in present and not few:  # tests/tcp has it between network namespaces

@@ -18,6 +18,8 @@
 namespace weft::verbs {
 namespace {
 
+constexpr const char* kNeedsName = "taken where WEFT_DEVICE names it";
+
 double speed(const ibv_port_attr& port) noexcept {
   static constexpr struct {
     int code;
@@ -140,10 +142,13 @@ Status choose_port(const std::vector<Port>& ports, std::string_view wanted, Port
   const Port* best = nullptr;
   std::string there;
   for (const Port& port : ports) {
+    const bool lacks_name = name.empty() && facts_of(port.transport).needs_name;
     there += fmt::format("{}{}:{} ({})", there.empty() ? "" : ", ", port.device, port.number,
-                         port.why_unusable.empty() ? "usable" : port.why_unusable);
+                         !port.why_unusable.empty() ? port.why_unusable
+                         : lacks_name               ? kNeedsName
+                                                    : "usable");
     if (!name.empty() && (port.device != name || (number != 0 && port.number != number))) continue;
-    if (!port.why_unusable.empty()) continue;
+    if (!port.why_unusable.empty() || lacks_name) continue;
     if (best == nullptr || (port.near && !best->near) ||
         (port.near == best->near && port.gbit_per_s > best->gbit_per_s))
       best = &port;
@@ -179,6 +184,7 @@ std::string ports_text() {
     text += fmt::format("address {}", port.address);
     if (port.gid_index >= 0) text += fmt::format(" (GID {}, RoCE v2)", port.gid_index);
     if (!port.near) text += ", far from this process's cores";
+    if (facts_of(port.transport).needs_name) text += fmt::format(", {}", kNeedsName);
     if (any && port.device == chosen.device && port.number == chosen.number)
       text += " <- chosen unless WEFT_DEVICE says otherwise";
     text += "\n";

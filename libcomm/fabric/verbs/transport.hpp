@@ -23,16 +23,19 @@ struct TransportFacts {
   bool sent_has_arrived;
   // Memory that a read lands in must be remotely writable.
   bool reads_write_remotely;
+  // Ports are taken where WEFT_DEVICE names them, and not by themselves: no hardware of it is known
+  // to work.
+  bool needs_name;
 };
 
 constexpr TransportFacts facts_of(Transport transport) noexcept {
   switch (transport) {
     case Transport::infiniband:
-      return {"InfiniBand", false, false, true, true, false};
+      return {"InfiniBand", false, false, true, true, false, false};
     case Transport::roce:
-      return {"RoCE", false, false, true, true, false};
+      return {"RoCE", false, false, true, true, false, false};
     case Transport::iwarp:
-      return {"iWARP", true, true, false, false, true};
+      return {"iWARP", true, true, false, false, true, true};
   }
   return {};
 }

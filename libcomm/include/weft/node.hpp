@@ -152,7 +152,8 @@ class WEFT_API Node {
   // 5 s). not_found: no Node
   // there; not_permitted: another secret; timed_out; unsupported: no fabric leads there.
   Status connect(std::string_view address, Peer& peer, int timeout_ms = 0);
-  // The same without waiting: `done` is called as callbacks are.
+  // The same without waiting: `done` is called as callbacks are. Messages of the peer may come
+  // before it, but not before on_peer.
   void connect_async(std::string_view address, std::function<void(Status, Peer)> done,
                      int timeout_ms = 0);
   // Leaves the peer: sent messages arrive, operations under way end with cancelled.

@@ -59,6 +59,10 @@ WEFT_SETTING(device, "DEVICE", "", text, user,
              "the RDMA device of the verbs fabric, name or name:port (weft-info lists them); "
              "empty: the active one nearest to the process's cores. Of several, with commas "
              "between, Nodes use all at once for long transfers, and jobs the first that is usable")
+WEFT_SETTING(traffic_class, "TRAFFIC_CLASS", "0", count, user,
+             "the traffic class of packets over the fabrics verbs and tcp, 0 to 255: its upper six "
+             "bits are the DSCP, by which switches tell what is lossless, as RoCE often is (DSCP "
+             "26: 104); 0: the system's")
 WEFT_SETTING(verbs_qps, "VERBS_QPS", "4", count, expert,
              "queue pairs that a Node may have with a peer over one RDMA device, 1 to 16: one for "
              "each thread that posts, made at its first post")

@@ -25,7 +25,7 @@ FEW_ONE_GUEST = r'^((p2p_(modes|requests)|coll_move|storm_threads|flood_small|de
 FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_send)-2|' \
                  r'survive_recv-3)$'
 FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|hash|'
-                r'death_send')
+                r'death_send|^traffic_class')
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
 # Over iWARP; without exchange_exchange, of whose 13 ranks in one guest some never answer.

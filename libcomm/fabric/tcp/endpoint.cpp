@@ -16,6 +16,7 @@
 #include "fabric/listeners.hpp"
 #include "fabric/tcp/endpoint_impl.hpp"
 #include "fabric/tcp/sockets.hpp"
+#include "fabric/traffic_class.hpp"
 
 namespace weft::fabric::tcp {
 namespace {
@@ -38,8 +39,10 @@ std::string_view text_of(Bytes bytes) {
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(Interface interface, Descriptor listener, std::string address)
+TcpEndpoint::TcpEndpoint(Interface interface, std::uint8_t traffic_class, Descriptor listener,
+                         std::string address)
     : interface_(std::move(interface)),
+      traffic_class_(traffic_class),
       listener_(std::move(listener)),
       address_(std::move(address)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -94,7 +97,8 @@ Status TcpEndpoint::open(Bytes address, Bytes hello, Link*& out) {
   return or_no_memory([&]() -> Status {
     Descriptor socket;
     Code at_once;
-    if (Status status = connect_to(address, address_, socket, at_once); !status) return status;
+    if (Status status = connect_to(address, address_, traffic_class_, socket, at_once); !status)
+      return status;
     TcpLink* link = add_link(std::move(socket), TcpLink::State::asking);
     out = link;
     std::lock_guard lock(link->mutex);
@@ -428,8 +432,12 @@ Status make_endpoint(const Settings& settings, std::unique_ptr<Endpoint>& endpoi
   if (Status status = find_interfaces(settings, interfaces); !status) return status;
   Descriptor listener;
   std::string address;
-  if (Status status = listen_at(interfaces.front(), listener, address); !status) return status;
-  auto made = std::make_unique<TcpEndpoint>(interfaces.front(), std::move(listener), address);
+  std::uint8_t traffic_class = 0;
+  if (Status status = read_traffic_class(settings, traffic_class); !status) return status;
+  if (Status status = listen_at(interfaces.front(), traffic_class, listener, address); !status)
+    return status;
+  auto made = std::make_unique<TcpEndpoint>(interfaces.front(), traffic_class, std::move(listener),
+                                            address);
   if (Status status = made->start(); !status) return status;
   endpoint = std::move(made);
   return {};

@@ -22,7 +22,8 @@ inline constexpr std::size_t kReadBytes = 20 << 10;
 
 class TcpEndpoint final : public Endpoint {
  public:
-  TcpEndpoint(Interface interface, Descriptor listener, std::string address);
+  TcpEndpoint(Interface interface, std::uint8_t traffic_class, Descriptor listener,
+              std::string address);
   ~TcpEndpoint() override;
   Status start();
 
@@ -97,6 +98,7 @@ class TcpEndpoint final : public Endpoint {
 
   Limits limits_;
   const Interface interface_;
+  const std::uint8_t traffic_class_;
   const Descriptor listener_;
   const std::string address_;
   const Descriptor epoll_;

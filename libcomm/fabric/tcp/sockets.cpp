@@ -55,6 +55,16 @@ Status failed(const char* what) {
       fmt::format("cannot {}: {}{}", what, std::strerror(errno), lacks ? " (see ulimit -n)" : "")};
 }
 
+// A failure costs what the network does for the class.
+void set_traffic_class(const Descriptor& socket, int family, std::uint8_t traffic_class) {
+  const int value = traffic_class;
+  if (value == 0) return;
+  if (family == AF_INET6)
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof value);
+  // Also of an IPv4 address as IPv6.
+  ::setsockopt(socket.get(), IPPROTO_IP, IP_TOS, &value, sizeof value);
+}
+
 void send_at_once(const Descriptor& socket) {
   constexpr int kOn = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
@@ -91,11 +101,13 @@ Status find_interfaces(const Settings& settings, std::vector<Interface>& interfa
   return {};
 }
 
-Status listen_at(const Interface& interface, Descriptor& socket, std::string& address) {
+Status listen_at(const Interface& interface, std::uint8_t traffic_class, Descriptor& socket,
+                 std::string& address) {
   Place place = place_of(interface.address);
   socket =
       Descriptor(::socket(place.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return failed("make a socket");
+  set_traffic_class(socket, place.storage.ss_family, traffic_class);
   if (::bind(socket.get(), place.raw(), place.length) != 0 || ::listen(socket.get(), kQueue) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&place.storage), &place.length) != 0)
     return failed(fmt::format("listen at {} {}", interface.name, interface.address).c_str());
@@ -103,7 +115,8 @@ Status listen_at(const Interface& interface, Descriptor& socket, std::string& ad
   return {};
 }
 
-Status connect_to(Bytes to, const std::string& own, Descriptor& socket, Code& at_once) {
+Status connect_to(Bytes to, const std::string& own, std::uint8_t traffic_class, Descriptor& socket,
+                  Code& at_once) {
   Place from, place;
   read_place(bytes_of(own.data(), own.size()), from);
   if (!read_place(to, place) || place.length != from.length)
@@ -112,6 +125,7 @@ Status connect_to(Bytes to, const std::string& own, Descriptor& socket, Code& at
       Descriptor(::socket(place.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return failed("make a socket");
   send_at_once(socket);
+  set_traffic_class(socket, place.storage.ss_family, traffic_class);
   constexpr int kOn = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_SYNCNT, &kMostSynTries, sizeof kMostSynTries);
   // The port is chosen at the connection, so that all ports are there for each peer.

@@ -15,12 +15,15 @@ namespace weft::fabric::tcp {
 // bad_setting: none is as wanted.
 Status find_interfaces(const Settings& settings, std::vector<Interface>& interfaces);
 
-// Listens at this interface, at a port that the kernel chooses.
-Status listen_at(const Interface& interface, Descriptor& socket, std::string& address);
+// Listens at this interface, at a port that the kernel chooses. `traffic_class`: of the connections
+// that come; 0: the system's.
+Status listen_at(const Interface& interface, std::uint8_t traffic_class, Descriptor& socket,
+                 std::string& address);
 
 // Begins a connection from the interface of `own`. bad_argument: `to` is no address of its kind.
 // `at_once`: how it has ended already, not_found if the host refuses it; else ok.
-Status connect_to(Bytes to, const std::string& own, Descriptor& socket, Code& at_once);
+Status connect_to(Bytes to, const std::string& own, std::uint8_t traffic_class, Descriptor& socket,
+                  Code& at_once);
 
 // Null: nobody waits (again), or no descriptors are left (no_memory).
 Descriptor accept_from(const Descriptor& listener, Code& code);

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
+#include "fabric/traffic_class.hpp"
 #include "fabric/verbs/endpoint_impl.hpp"
 
 namespace weft::fabric::verbs {
@@ -57,6 +58,7 @@ Status VerbsEndpoint::start() {
     return status;
   if (Status status = lib::Device::open(port, device_); !status) return status;
   transport_ = lib::facts_of(port.transport);
+  if (Status status = read_traffic_class(settings_, traffic_class_); !status) return status;
   if (Status status = look_at_limits(); !status) return status;
 
   const std::uint64_t timeout_ns = settings_.patience_ns();

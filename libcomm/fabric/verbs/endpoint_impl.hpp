@@ -254,6 +254,7 @@ class VerbsEndpoint final : public Endpoint {
   void pay();
 
   const Settings settings_;
+  std::uint8_t traffic_class_ = 0;
   lib::TransportFacts transport_{};
   Limits limits_;
   std::string address_;

@@ -133,6 +133,10 @@ Status VerbsEndpoint::begin(VerbsLink& link, const Address& to) {
     link.cm = nullptr;
     return failed("rdma_create_id");
   }
+  // The other side takes it over with the route.
+  if (traffic_class_ != 0 && rdma_set_option(link.cm, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
+                                             &traffic_class_, sizeof traffic_class_) != 0)
+    return failed("rdma_set_option(WEFT_TRAFFIC_CLASS)");
   Address own;
   std::memcpy(&own, address_.data(), sizeof own);
   own.port = 0;

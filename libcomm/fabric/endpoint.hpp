@@ -71,6 +71,8 @@ struct Limits {
   bool writes = false;   // write(): a put of which the peer's client is notified
   bool breaks =
       true;  // false: a link ends with the peer's process, and loses nothing before its end
+  // A link may end without a reason because the peer's device refused an access over it.
+  bool refuses_by_breaks = false;
   // Links over which one peer's puts, gets and atomics may go, one for each thread that posts.
   unsigned links = 1;
   // message_in_place() pays for bodies from here on.

@@ -120,7 +120,7 @@ bool Session::advance(NodeRequest& request, RequestList& finished) {
   // A request that target-side emulation has begun stays there.
   const bool by_target = key == nullptr || request.id != 0 ||
                          !can_do(endpoint()->limits(), request) ||
-                         (request.is_for_owner() && !request.was_tagged);
+                         (request.is_for_owner(endpoint()->limits()) && !request.was_tagged);
   // Target-side emulation uses messages, which the link holds until all reposts are posted. A put
   // must not follow its notification, as it would there.
   if (request.is_repost && by_target && request.id == 0) {

@@ -51,11 +51,10 @@ struct AccessRequest : fabric::WorkRequest {
     return num_breaks == kMostBreaks || ++num_breaks == kMostBreaks;
   }
   // Returns true if target-side emulation is to have it, though the fabric can do it: links broke
-  // under it, and the owner says why. Over iWARP a device that refuses ends the link without a
-  // word.
-  bool is_for_owner() const noexcept {
+  // under it where the device may have refused it so, and the owner says why.
+  bool is_for_owner(const fabric::Limits& limits) const noexcept {
     constexpr std::uint8_t kMostBreaksByFabric = 2;
-    return num_breaks >= kMostBreaksByFabric;
+    return limits.refuses_by_breaks && num_breaks >= kMostBreaksByFabric;
   }
   // Returns true if it must not be done again after a break, when it may have been done.
   bool is_once() const noexcept { return is_atomic(access) || access == Access::put_once; }

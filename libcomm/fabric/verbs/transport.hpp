@@ -23,6 +23,8 @@ struct TransportFacts {
   bool sent_has_arrived;
   // Memory that a read lands in must be remotely writable.
   bool reads_write_remotely;
+  // A device that refuses an access ends the connection, and gives no reason to who asked.
+  bool refuses_by_breaks;
   // Ports are taken where WEFT_DEVICE names them, and not by themselves: no hardware of it is known
   // to work.
   bool needs_name;
@@ -31,11 +33,11 @@ struct TransportFacts {
 constexpr TransportFacts facts_of(Transport transport) noexcept {
   switch (transport) {
     case Transport::infiniband:
-      return {"InfiniBand", false, false, true, true, false, false};
+      return {"InfiniBand", false, false, true, true, false, false, false};
     case Transport::roce:
-      return {"RoCE", false, false, true, true, false, false};
+      return {"RoCE", false, false, true, true, false, false, false};
     case Transport::iwarp:
-      return {"iWARP", true, true, false, false, true, true};
+      return {"iWARP", true, true, false, false, true, true, true};
   }
   return {};
 }

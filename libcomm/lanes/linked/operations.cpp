@@ -59,7 +59,8 @@ bool RemoteLanes::pump_operations(RankPeer& peer) {
   while (!peer.waiting.empty() && peer.link.is_up()) {
     if (peer.num_under_way >= kMaxUnderWay) return true;  // continues when one of them ends
     RemoteOperation& operation = *peer.waiting.first();
-    const bool by_fabric = can_do(endpoint_->limits(), operation) && !operation.is_for_owner();
+    const bool by_fabric =
+        can_do(endpoint_->limits(), operation) && !operation.is_for_owner(endpoint_->limits());
     const RemoteRange& range = operation.range;
     const Code code = by_fabric
                           ? post_access(*endpoint_, *peer.link.link(), operation,

@@ -439,8 +439,12 @@ void RemoteLanes::tick() {
         // without messages from here has simply left.
         note_never_answered(peer);
         life(peer.rank).loss.store(Loss::unreachable, std::memory_order_relaxed);
-        lose(peer, fmt::format("has been unreachable for {}", text_of_time(timeout_ns_)).c_str(),
-             LogLevel::warn);
+        {
+          char text[64] = "";  // without memory, too
+          fmt::format_to_n(text, sizeof text - 1, "has been unreachable for {}",
+                           text_of_time(timeout_ns_));
+          lose(peer, text, LogLevel::warn);
+        }
         break;
       case ReliableLink::Due::stalled:
         if (peer.link.link() != nullptr) endpoint_->distrust(*peer.link.link());

@@ -31,7 +31,7 @@ constexpr long kAcceptAgainNs = 5'000'000;
 constexpr unsigned kSocketsEvery = 4;
 constexpr unsigned kMostMisses = 2000;  // polls in which it had nothing
 constexpr int kMostAccepts = 64;        // of a poll
-constexpr int kMostDrains = 16;
+constexpr int kMostDrains = 256;        // each of kMessageMax
 
 std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -126,7 +126,8 @@ void TcpEndpoint::close(Link& base) {
         const Code code = link.queue.flush(link.socket.get(), regions_);
       ::shutdown(link.socket.get(), SHUT_WR);
       for (int i = 0; i < kMostDrains; ++i)
-        if (::recv(link.socket.get(), nullptr, 1 << 30, MSG_DONTWAIT | MSG_TRUNC) <= 0) break;
+        if (::recv(link.socket.get(), link.stash.get(), kMessageMax, MSG_DONTWAIT | MSG_TRUNC) <= 0)
+          break;
       // Explicitly: a forked child may still have the socket.
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket.get(), nullptr);
       link.socket = {};
@@ -237,6 +238,7 @@ void TcpEndpoint::after_send(TcpLink& link, Code code) {
 
 Code TcpEndpoint::send(TcpLink& link, const Outgoing& out) {
   const Code code = link.queue.send(link.socket.get(), out);
+  if (code == Code::again) return code;
   after_send(link, code);
   return link.why == Code::ok ? Code::ok : Code::peer_lost;
 }

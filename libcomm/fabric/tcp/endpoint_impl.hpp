@@ -87,7 +87,7 @@ class TcpEndpoint final : public Endpoint {
   ssize_t receive(TcpLink& link, std::byte* at, std::size_t& wanted);
   void parse(Events& events, TcpLink& link, std::byte* at, std::size_t bytes);
   static Code check(TcpLink& link, const Frame& frame);
-  Code begin_payload(TcpLink& link, Bytes first);
+  void begin_payload(TcpLink& link, Bytes first);
   void end_payload(Events& events, TcpLink& link);
   void take(Events& events, TcpLink& link, const Frame& frame, const Access& access, Bytes payload);
   void take_hello(Events& events, TcpLink& link, Bytes hello);

@@ -50,8 +50,13 @@ Code send_parts(int fd, iovec* parts, std::size_t count, std::size_t& sent) {
 
 }  // namespace
 
+SendQueue::SendQueue() {
+  copied_.reserve(kMostHead + kMessageMax + kAlign);
+  segments_.reserve(16);
+}
+
 Code SendQueue::send(int fd, const Outgoing& out) {
-  if (!segments_.empty()) return add(out, 0);
+  if (!is_empty()) return add(out, 0) == Code::ok ? Code::ok : Code::again;
   const Bytes behind = padding_behind(out);
   const std::size_t total =
       out.frame.size() + out.head.size() + out.body.size() + out.kept.size() + behind.size();
@@ -70,7 +75,8 @@ Code SendQueue::send(int fd, const Outgoing& out) {
     code = send_parts(fd, parts, count, sent);
   }
   if (code != Code::ok) return code;
-  if (sent < total) return add(out, sent);
+  if (sent < total && add(out, sent) != Code::ok) return sent == 0 ? Code::again : Code::no_memory;
+  if (sent < total) return Code::ok;
   if (out.request != nullptr) {
     ++num_in_place_;
     finished_[num_finished_++] = out.request;
@@ -78,17 +84,24 @@ Code SendQueue::send(int fd, const Outgoing& out) {
   return Code::ok;
 }
 
-void SendQueue::copy(Bytes bytes) {
-  if (bytes.empty()) return;
-  if (begin_ == copied_.size()) {
-    copied_.clear();
-    begin_ = 0;
-  } else if (begin_ > copied_.size() / 2) {
+// Room for all of it, after which nothing fails.
+void SendQueue::make_space(const Outgoing& out) {
+  if (begin_ == copied_.size() || begin_ > copied_.size() / 2) {
     copied_.erase(copied_.begin(), copied_.begin() + static_cast<std::ptrdiff_t>(begin_));
     begin_ = 0;
   }
+  if (first_ == segments_.size() || first_ > segments_.size() / 2) {
+    segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+  make_room(copied_, out.frame.size() + out.head.size() + out.body.size() + kAlign);
+  make_room(segments_, 3);
+}
+
+void SendQueue::copy(Bytes bytes) noexcept {
+  if (bytes.empty()) return;
   copied_.insert(copied_.end(), bytes.begin(), bytes.end());
-  if (!segments_.empty() && segments_.back().from == nullptr)
+  if (!is_empty() && segments_.back().from == nullptr)
     segments_.back().bytes += bytes.size();
   else
     segments_.push_back({nullptr, bytes.size(), nullptr, 0, 0});
@@ -96,31 +109,31 @@ void SendQueue::copy(Bytes bytes) {
 
 // What the socket has not taken of it.
 Code SendQueue::add(const Outgoing& out, std::size_t sent) {
-  return or_no_memory([&] {
-    const auto rest_of = [&](Bytes bytes) {
-      const std::size_t skipped = std::min(sent, bytes.size());
-      sent -= skipped;
-      return bytes.subspan(skipped);
-    };
-    for (const Bytes bytes : {out.frame, out.head, out.body}) copy(rest_of(bytes));
-    if (const Bytes kept = rest_of(out.kept); !kept.empty() || out.request != nullptr) {
-      segments_.push_back({kept.data(), kept.size(), out.request, out.secret, out.id});
-      if (out.request != nullptr) ++num_in_place_;
-    }
-    copy(rest_of(padding_behind(out)));
-  });
+  if (const Code code = or_no_memory([&] { make_space(out); }); code != Code::ok) return code;
+  const auto rest_of = [&](Bytes bytes) {
+    const std::size_t skipped = std::min(sent, bytes.size());
+    sent -= skipped;
+    return bytes.subspan(skipped);
+  };
+  for (const Bytes bytes : {out.frame, out.head, out.body}) copy(rest_of(bytes));
+  if (const Bytes kept = rest_of(out.kept); !kept.empty() || out.request != nullptr) {
+    segments_.push_back({kept.data(), kept.size(), out.request, out.secret, out.id});
+    if (out.request != nullptr) ++num_in_place_;
+  }
+  copy(rest_of(padding_behind(out)));
+  return Code::ok;
 }
 
 void SendQueue::remove_sent(std::size_t bytes) {
-  while (!segments_.empty() && segments_.front().bytes <= bytes) {
-    const Segment& first = segments_.front();
+  while (!is_empty() && segments_[first_].bytes <= bytes) {
+    const Segment& first = segments_[first_];
     bytes -= first.bytes;
     if (first.from == nullptr) begin_ += first.bytes;
     if (first.request != nullptr) finished_[num_finished_++] = first.request;
-    segments_.pop_front();
+    ++first_;
   }
   if (bytes == 0) return;
-  Segment& first = segments_.front();
+  Segment& first = segments_[first_];
   first.bytes -= bytes;
   if (first.from == nullptr)
     begin_ += bytes;
@@ -129,12 +142,12 @@ void SendQueue::remove_sent(std::size_t bytes) {
 }
 
 Code SendQueue::flush(int fd, const Regions& regions) {
-  for (int call = 0; call < kMostCalls && !segments_.empty(); ++call) {
+  for (int call = 0; call < kMostCalls && !is_empty(); ++call) {
     iovec parts[kMostParts];
     std::size_t count = 0, bytes = 0;
     const std::byte* copied = copied_.data() + begin_;
     std::shared_lock lock(regions.mutex, std::defer_lock);
-    for (const Segment& segment : segments_) {
+    for (const Segment& segment : waiting()) {
       if (count == kMostParts || bytes >= kAtOnce) break;
       if (segment.secret != 0) {
         if (!lock) lock.lock();
@@ -163,13 +176,13 @@ WorkRequest* SendQueue::take_finished() noexcept {
 }
 
 WorkRequest* SendQueue::take_any() noexcept {
-  for (Segment& segment : segments_)
+  for (Segment& segment : waiting())
     if (segment.request != nullptr) return std::exchange(segment.request, nullptr);
   return nullptr;
 }
 
 void SendQueue::forget(const WorkRequest& request) noexcept {
-  for (Segment& segment : segments_)
+  for (Segment& segment : waiting())
     if (segment.request == &request) {
       segment.request = nullptr;
       --num_in_place_;
@@ -181,7 +194,7 @@ void SendQueue::forget(const WorkRequest& request) noexcept {
 }
 
 bool SendQueue::has_put(std::uint64_t id) const noexcept {
-  return std::ranges::any_of(segments_, [id](const Segment& one) { return one.id == id; });
+  return std::ranges::any_of(waiting(), [id](const Segment& one) { return one.id == id; });
 }
 
 Asked* TcpLink::find_asked(std::uint64_t id) noexcept {

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
@@ -30,15 +30,18 @@ struct Outgoing {
 // peer_lost: the connection is of no more use.
 class SendQueue {
  public:
-  bool is_empty() const noexcept { return segments_.empty(); }
+  // With room for what a socket leaves of one message, so that a send that was begun lacks none.
+  SendQueue();
+  bool is_empty() const noexcept { return waiting().empty(); }
   bool has_room() const noexcept { return num_copied() < kMostCopied; }
   bool has_room_in_place() const noexcept { return num_in_place_ < kMostInPlace; }
   // Returns true if a peer asks for more than it may while it takes nothing.
   bool is_flooded() const noexcept {
-    return num_copied() > 4 * kMostCopied || segments_.size() > kMostSegments;
+    return num_copied() > 4 * kMostCopied || waiting().size() > kMostSegments;
   }
 
-  // Sends it at once if nothing is before it, and keeps what the socket does not take.
+  // Sends it at once if nothing is before it, and keeps what the socket does not take. again: there
+  // is no memory for it, and none of it was sent.
   Code send(int fd, const Outgoing& out);
   // For the next flush().
   Code append(const Outgoing& out) { return add(out, 0); }
@@ -66,13 +69,17 @@ class SendQueue {
     std::uint64_t id;
   };
   std::size_t num_copied() const noexcept { return copied_.size() - begin_; }
+  std::span<Segment> waiting() noexcept { return std::span(segments_).subspan(first_); }
+  std::span<const Segment> waiting() const noexcept { return std::span(segments_).subspan(first_); }
+  void make_space(const Outgoing& out);
   Code add(const Outgoing& out, std::size_t sent);
-  void copy(Bytes bytes);
+  void copy(Bytes bytes) noexcept;
   void remove_sent(std::size_t bytes);
 
   std::vector<std::byte> copied_;
   std::size_t begin_ = 0;  // of what is not sent in copied_
-  std::deque<Segment> segments_;
+  std::vector<Segment> segments_;
+  std::size_t first_ = 0;         // of those that are not sent
   std::size_t num_in_place_ = 0;  // requests, also finished ones
   std::array<WorkRequest*, kMostInPlace> finished_;
   std::size_t num_finished_ = 0;
@@ -115,8 +122,9 @@ struct TcpLink : Link {
   std::size_t padding = 0;      // and behind that
   std::size_t num_carried = 0;  // bytes of its head
   std::array<std::byte, kMostHead> carried{};
-  std::unique_ptr<std::byte[]> stash;
-  std::size_t stash_bytes = 0;
+  // Untouched pages take no memory.
+  const std::unique_ptr<std::byte[]> stash =
+      std::make_unique_for_overwrite<std::byte[]>(kMessageMax);
   bool has_answers = false;    // appended to the queue, which is to be flushed
   std::uint64_t since_ns = 0;  // greeting: when it was accepted
 

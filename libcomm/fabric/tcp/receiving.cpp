@@ -112,9 +112,7 @@ void TcpEndpoint::parse(Events& events, TcpLink& link, std::byte* at, std::size_
       link.frame = frame;
       link.access = access;
       link.padding = padding_of(payload);
-      if (const Code code = begin_payload(link, {at, bytes}); code != Code::ok)
-        take_down(events, link, code);
-      return;
+      return begin_payload(link, {at, bytes});
     }
     take(events, link, frame, access, {at, payload});
     const std::size_t step = std::min(bytes, all);
@@ -162,7 +160,7 @@ Code TcpEndpoint::check(TcpLink& link, const Frame& frame) {
 }
 
 // The payload's first bytes are here; the others are to be read into its place.
-Code TcpEndpoint::begin_payload(TcpLink& link, Bytes first) {
+void TcpEndpoint::begin_payload(TcpLink& link, Bytes first) {
   const std::size_t bytes = payload_of(link.frame);
   std::shared_lock regions(regions_.mutex, std::defer_lock);
   if (link.frame.kind == Kind::put && bytes > kGather) {
@@ -176,19 +174,12 @@ Code TcpEndpoint::begin_payload(TcpLink& link, Bytes first) {
     link.at = link.find_asked(link.frame.id)->to;
   } else {
     link.to = TcpLink::To::stash;
-    if (link.stash_bytes < bytes) {
-      const Code code =
-          or_no_memory([&] { link.stash = std::make_unique_for_overwrite<std::byte[]>(bytes); });
-      link.stash_bytes = code == Code::ok ? bytes : 0;
-      if (code != Code::ok) return code;
-    }
     link.at = link.stash.get();
   }
   link.missing = bytes - first.size();
-  if (link.to == TcpLink::To::nowhere || first.empty()) return Code::ok;
+  if (link.to == TcpLink::To::nowhere || first.empty()) return;
   std::memcpy(link.at, first.data(), first.size());
   link.at += first.size();
-  return Code::ok;
 }
 
 void TcpEndpoint::end_payload(Events& events, TcpLink& link) {

@@ -24,6 +24,7 @@ struct Hints {
   bool no_any_source = false;
 
   static Hints of(const Info* info);  // of this process; null: none
+  void echo(Info& info) const;        // sets those that are given
   bool any() const noexcept { return no_any_tag || no_any_source; }
   // As a set, for members to agree on.
   std::uint32_t bits() const noexcept { return (no_any_tag ? 1u : 0u) | (no_any_source ? 2u : 0u); }

@@ -232,12 +232,24 @@ void destroy_comms() {
   ft::close_control();
 }
 
+namespace {
+
+constexpr const char* kNoAnyTag = "mpi_assert_no_any_tag";
+constexpr const char* kNoAnySource = "mpi_assert_no_any_source";
+
+}  // namespace
+
 Hints Hints::of(const Info* info) {
   const auto is_true = [info](const char* key) {
     const std::string* value = info != nullptr ? info->find(key) : nullptr;
     return value != nullptr && *value == "true";
   };
-  return {is_true("mpi_assert_no_any_tag"), is_true("mpi_assert_no_any_source")};
+  return {is_true(kNoAnyTag), is_true(kNoAnySource)};
+}
+
+void Hints::echo(Info& info) const {
+  if (no_any_tag) info.set(kNoAnyTag, "true");
+  if (no_any_source) info.set(kNoAnySource, "true");
 }
 
 bool Comm::starts_in_order() {
@@ -402,8 +414,13 @@ MPI_FUNCTION(Comm_set_info)(MPI_Comm comm, MPI_Info info) {
   if (object == nullptr) return raise(nullptr, MPI_ERR_COMM, __func__);
   Info* hints = find_info(info);
   if (hints == nullptr && info != MPI_INFO_NULL) return raise(object, MPI_ERR_INFO, __func__);
+  auto kept = std::make_shared<Info>();
+  if (hints != nullptr) kept->pairs = hints->pairs;
+  // Messages may be under way in the channels: what they were made for cannot be taken back, which
+  // MPI_Comm_get_info is to tell (MPI 5.0, MPI_Comm_set_info).
+  object->channels.hints().echo(*kept);
   std::lock_guard lock(object->mutex);
-  object->info = copy_of(hints);
+  object->info = std::move(kept);
   return MPI_SUCCESS;
 }
 

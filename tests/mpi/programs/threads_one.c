@@ -269,6 +269,31 @@ static void some_assert(void) {
   MPI_Comm_free(&some);
 }
 
+// An assertion that a communicator was made with cannot be taken back; the info says so, also that
+// of duplicates.
+static void withdraw(MPI_Comm one, MPI_Info withdrawn) {
+  static const char* const keys[] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source"};
+  MPI_Comm made[3] = {one, MPI_COMM_NULL, MPI_COMM_NULL};
+  MPI_Request request;
+  EXPECT_OK(MPI_Comm_set_info(one, withdrawn));
+  EXPECT_OK(MPI_Comm_dup(one, &made[1]));
+  EXPECT_OK(MPI_Comm_idup(one, &made[2], &request));
+  EXPECT_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  for (int i = 0; i < 3; ++i) {
+    MPI_Info used;
+    EXPECT_OK(MPI_Comm_get_info(made[i], &used));
+    for (int k = 0; k < 2; ++k) {
+      char value[8] = "";
+      int flag;
+      EXPECT_OK(MPI_Info_get(used, keys[k], sizeof value - 1, value, &flag));
+      EXPECT_EQ(flag && strcmp(value, "true") == 0, k == 0 ? no_any_tag : no_any_source);
+    }
+    MPI_Info_free(&used);
+    refusals(made[i]);
+    if (i > 0) MPI_Comm_free(&made[i]);
+  }
+}
+
 // Rank 1 dies while the threads of the others wait for it on tags of their own.
 static atomic_int num_told;
 
@@ -357,6 +382,10 @@ int main(int argc, char** argv) {
   numbered();
   some_assert();
   refusals(comm);
+  MPI_Info none = make_info(0);
+  withdraw(comm, none);
+  withdraw(comm, MPI_INFO_NULL);
+  MPI_Info_free(&none);
   // By other ways to make it, and often, so that contexts come again.
   for (int i = 0; i < 30; ++i) {
     MPI_Comm made[4];

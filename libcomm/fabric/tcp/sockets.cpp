@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/shortage.hpp"
+#include "fabric/tcp/wire.hpp"
 
 namespace weft::fabric::tcp {
 namespace {

@@ -285,7 +285,8 @@ Code TcpEndpoint::ask(TcpLink& link, Kind kind, Bytes from, std::byte* to, std::
   }
   const std::uint32_t slot = link.free_asked.back();
   Asked& asked = link.asked[slot];
-  const std::uint64_t id = static_cast<std::uint64_t>(++asked.uses) << 32 | slot;
+  if (++asked.uses == 0) asked.uses = 1;  // 0 is that of what is no request
+  const std::uint64_t id = static_cast<std::uint64_t>(asked.uses) << 32 | slot;
   struct {
     Frame frame;
     Access access;

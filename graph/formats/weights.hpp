@@ -7,6 +7,7 @@
 
 namespace weft::graph {
 
+// What becomes of a file's number.
 struct WeightForm {
   bool real = false;  // floats, the nearest ones
   double scale = 1;   // of whole numbers, the nearest ones; of 1: those of the file

@@ -62,13 +62,14 @@ struct BfsSummary {
 };
 WEFT_API BfsSummary summarize(const Graph& graph, const Bfs& result);
 
+// A distance over real weights, which is reached: its bits are kept, whose order is the same.
+constexpr double real_distance(std::uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
+
 // Shortest paths from one source. Over real weights a path's length is the sum from the source on,
 // each addition rounded to a double, and the least of those is the same in every run.
-constexpr double real_distance(std::uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
 struct Sssp {
   explicit Sssp(const Graph& graph) : distance(graph) {}
-  // kFar: not reached. Over real weights the bits of a double, whose order is the same:
-  // real_distance().
+  // kFar: not reached. Over real weights see real_distance().
   OwnedArray<std::uint64_t> distance;
   std::uint32_t num_steps = 0;
 };

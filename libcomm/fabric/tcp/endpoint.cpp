@@ -81,7 +81,7 @@ std::string TcpEndpoint::way_to(Bytes address) const {
 // Links.
 
 TcpLink* TcpEndpoint::add_link(Descriptor socket, TcpLink::State state) {
-  auto link = std::make_unique<TcpLink>();
+  auto link = std::make_unique_for_overwrite<TcpLink>();  // its stash is not touched
   link->socket = std::move(socket);
   link->state = state;
   // So that no later step lacks memory.
@@ -126,7 +126,8 @@ void TcpEndpoint::close(Link& base) {
         const Code code = link.queue.flush(link.socket.get(), regions_);
       ::shutdown(link.socket.get(), SHUT_WR);
       for (int i = 0; i < kMostDrains; ++i)
-        if (::recv(link.socket.get(), link.stash.get(), kMessageMax, MSG_DONTWAIT | MSG_TRUNC) <= 0)
+        if (::recv(link.socket.get(), link.stash.data(), kMessageMax, MSG_DONTWAIT | MSG_TRUNC) <=
+            0)
           break;
       // Explicitly: a forked child may still have the socket.
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.socket.get(), nullptr);

@@ -50,9 +50,11 @@ Code send_parts(int fd, iovec* parts, std::size_t count, std::size_t& sent) {
 
 }  // namespace
 
-SendQueue::SendQueue() {
-  copied_.reserve(kMostHead + kMessageMax + kAlign);
-  segments_.reserve(16);
+SendQueue::SendQueue() noexcept {
+  [[maybe_unused]] const Code code = or_no_memory([&] {
+    copied_.reserve(kMostHead + kMessageMax + kAlign);
+    segments_.reserve(16);
+  });
 }
 
 Code SendQueue::send(int fd, const Outgoing& out) {

@@ -30,8 +30,9 @@ struct Outgoing {
 // peer_lost: the connection is of no more use.
 class SendQueue {
  public:
-  // With room for what a socket leaves of one message, so that a send that was begun lacks none.
-  SendQueue();
+  // With room, if there is memory, for what a socket leaves of one message: a send that was begun
+  // lacks none then.
+  SendQueue() noexcept;
   bool is_empty() const noexcept { return waiting().empty(); }
   bool has_room() const noexcept { return num_copied() < kMostCopied; }
   bool has_room_in_place() const noexcept { return num_in_place_ < kMostInPlace; }
@@ -122,11 +123,9 @@ struct TcpLink : Link {
   std::size_t padding = 0;      // and behind that
   std::size_t num_carried = 0;  // bytes of its head
   std::array<std::byte, kMostHead> carried{};
-  // Untouched pages take no memory.
-  const std::unique_ptr<std::byte[]> stash =
-      std::make_unique_for_overwrite<std::byte[]>(kMessageMax);
-  bool has_answers = false;    // appended to the queue, which is to be flushed
-  std::uint64_t since_ns = 0;  // greeting: when it was accepted
+  std::array<std::byte, kMessageMax> stash;  // untouched pages take no memory
+  bool has_answers = false;                  // appended to the queue, which is to be flushed
+  std::uint64_t since_ns = 0;                // greeting: when it was accepted
 
   // Of a request that ends: its id's entry; null: the peer was not asked.
   Asked* find_asked(std::uint64_t id) noexcept;

@@ -174,7 +174,7 @@ void TcpEndpoint::begin_payload(TcpLink& link, Bytes first) {
     link.at = link.find_asked(link.frame.id)->to;
   } else {
     link.to = TcpLink::To::stash;
-    link.at = link.stash.get();
+    link.at = link.stash.data();
   }
   link.missing = bytes - first.size();
   if (link.to == TcpLink::To::nowhere || first.empty()) return;
@@ -187,7 +187,7 @@ void TcpEndpoint::end_payload(Events& events, TcpLink& link) {
     case TcpLink::To::nothing:
       break;
     case TcpLink::To::stash:
-      take(events, link, link.frame, link.access, {link.stash.get(), payload_of(link.frame)});
+      take(events, link, link.frame, link.access, {link.stash.data(), payload_of(link.frame)});
       break;
     case TcpLink::To::region:
     case TcpLink::To::nowhere:

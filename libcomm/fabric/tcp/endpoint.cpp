@@ -105,9 +105,8 @@ Status TcpEndpoint::open(Bytes address, Bytes hello, Link*& out) {
     const Frame frame{Kind::hello, Code::ok, 0, static_cast<std::uint32_t>(hello.size()), kMagic};
     if (at_once != Code::ok)
       after_send(*link, at_once);
-    else [[maybe_unused]]
-      const Code sent =  // poll() reports what fails
-          send(*link, {.frame = bytes_of(&frame, sizeof frame), .body = hello});
+    else
+      greet(*link, {.frame = bytes_of(&frame, sizeof frame), .body = hello});
     return {};
   });
 }
@@ -242,6 +241,11 @@ Code TcpEndpoint::send(TcpLink& link, const Outgoing& out) {
   if (code == Code::again) return code;
   after_send(link, code);
   return link.why == Code::ok ? Code::ok : Code::peer_lost;
+}
+
+// What nobody sends again: the next poll() reports what fails, a lack of memory too.
+void TcpEndpoint::greet(TcpLink& link, const Outgoing& out) {
+  if (send(link, out) == Code::again) after_send(link, Code::no_memory);
 }
 
 Code TcpEndpoint::message(Link& base, Bytes head, Bytes body) {

@@ -60,6 +60,7 @@ class TcpEndpoint final : public Endpoint {
     return link.state == TcpLink::State::up ? Code::ok : Code::again;
   }
   Code send(TcpLink& link, const Outgoing& out);
+  void greet(TcpLink& link, const Outgoing& out);
   Code ask(TcpLink& link, Kind kind, Bytes from, std::byte* to, std::size_t bytes, const Key& key,
            std::uint64_t offset, WorkRequest& request);
   void after_send(TcpLink& link, Code code);

@@ -245,8 +245,7 @@ void TcpEndpoint::take_hello(Events& events, TcpLink& link, Bytes hello) {
   const Frame frame{Kind::accept, Code::ok, 0, 0, kMagic};
   std::lock_guard lock(link.mutex);
   link.state = TcpLink::State::up;
-  [[maybe_unused]] const Code sent =  // the next poll() reports what fails
-      send(link, {.frame = bytes_of(&frame, sizeof frame)});
+  greet(link, {.frame = bytes_of(&frame, sizeof frame)});
 }
 
 void TcpEndpoint::take_done(TcpLink& link, const Frame& frame) {

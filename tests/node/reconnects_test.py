@@ -43,8 +43,11 @@ def start_server(at, timeout_ms):
     return server
 
 
-def start_clients(at, timeout_ms, numbers):
-    return [Program(host, 'clients', f'10.88.0.1:{at}', count, timeout_ms) for host, count in numbers]
+def begin(at, timeout_ms, numbers):
+    """A server and its clients, so many on each host, that add."""
+    server = start_server(at, timeout_ms)
+    clients = [Program(host, 'clients', f'10.88.0.1:{at}', count, timeout_ms) for host, count in numbers]
+    return server, clients, all_add(clients, sum(count for _, count in numbers))
 
 
 def sum_of(clients):
@@ -85,9 +88,7 @@ def end_all(server, clients):
 
 def switch_reboots():
     at, timeout_ms, count = PORT, 3000, 200
-    server = start_server(at, timeout_ms)
-    clients = start_clients(at, timeout_ms, [('h2', 50), ('h2', 50), ('h3', 50), ('h3', 50)])
-    all_add(clients, count)
+    server, clients, _ = begin(at, timeout_ms, [('h2', 50), ('h2', 50), ('h3', 50), ('h3', 50)])
     before = server.counts()
     port('h1', 'down')
     wait_until('all clients have lost the server', lambda: sum_of(clients)['lost'] >= count)
@@ -103,9 +104,7 @@ def switch_reboots():
 
 def port_flaps():
     at, timeout_ms, count = PORT + 1, 10_000, 8
-    server = start_server(at, timeout_ms)
-    clients = start_clients(at, timeout_ms, [('h2', count)])
-    before = all_add(clients, count)
+    server, clients, before = begin(at, timeout_ms, [('h2', count)])
     for _ in range(5):
         port('h1', 'down')
         time.sleep(1)
@@ -120,9 +119,7 @@ def port_flaps():
 
 def server_starts_again():
     at, timeout_ms, count = PORT + 2, 10_000, 4
-    server = start_server(at, timeout_ms)
-    clients = start_clients(at, timeout_ms, [('h2', count)])
-    before = all_add(clients, count)
+    server, clients, before = begin(at, timeout_ms, [('h2', count)])
     # So that no goodbye and no reset comes through.
     port('h1', 'down')
     server.process.kill()

@@ -17,7 +17,6 @@
 #include "coll/plan/plan_run.hpp"
 #include "coll/shm/segment.hpp"
 #include "coll/shm/team.hpp"
-#include "lanes/copy_policy.hpp"
 
 namespace weft::coll {
 namespace {
@@ -170,14 +169,12 @@ ShmTeam* Team::make_shm() {
                          allreduce_recursive_doubling(plan, group, kOutput, {2, sizeof have[0]});
                        });
   if (!status || have[0] == 0) return nullptr;
-  const bool shares_cache = std::ranges::all_of(
-      members_, [&](int member) { return job.share_cache(members_[0], member); });
   shm_ = &segment->team.emplace(
       memory.data(), rank_, size(), offer.crowded != 0, segment->tree,
       ShmTeam::Outside{
           this, wait_outside, ring_outside, read_outside, write_outside, lives_outside,
           have[1] != 0 ? job.settings().bytes(Setting::coll_direct_min_bytes) : ~std::size_t{0},
-          kPieceBytes, shares_cache ? ~std::size_t{0} : CopyPolicy::kFarPastCacheBytes});
+          kPieceBytes});
   segment_ = std::move(segment);
   return shm_;
 }

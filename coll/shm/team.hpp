@@ -17,8 +17,6 @@
 // counted, the last to arrive does the reduction or wakes all at once, and waiting yields the core
 // at once.
 //
-// Between members that share no cache, long data are written past the caches.
-//
 // One thread at a time, like the Team.
 #include <sched.h>
 
@@ -29,9 +27,9 @@
 #include <memory>
 #include <vector>
 
-#include "base/copy.hpp"
 #include "base/wait.hpp"
 #include "coll/shm/tree.hpp"
+#include "weft/copy.hpp"
 #include "weft/status.hpp"
 
 namespace weft::coll {
@@ -94,8 +92,6 @@ class ShmTeam {
     std::size_t direct_min_bytes;
     // The bytes of one vector that go through one round, if not crowded.
     std::size_t piece_bytes;
-    // From this length on data are written past the caches.
-    std::size_t past_cache_bytes;
   };
 
   static std::size_t segment_bytes(int size) noexcept;
@@ -133,11 +129,9 @@ class ShmTeam {
     use = {round_, reader};
     return &cell(rank_);
   }
-  // Copies into this member's bank or cell. Long data go past the caches between members that share
-  // none, so that no member waits for lines to go from one cache to the other.
+  // Copies into this member's bank or cell.
   void fill(void* to, const void* from, std::size_t bytes) noexcept {
-    if (bytes >= outside_.past_cache_bytes) return copy_past_cache(to, from, bytes);
-    copy_small(to, from, bytes);
+    detail::copy_small(to, from, bytes);
   }
   // Publishes the round: the data written to bank and cell before are now visible.
   void publish(Cell* own) noexcept { own->round.store(round_, std::memory_order_release); }

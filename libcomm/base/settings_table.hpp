@@ -77,20 +77,14 @@ WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice, expert,
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, expert,
              "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,
-             "a lane's ring once its writer has waited for room or sends long messages")
+             "a lane's ring once its writer has waited for room")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes, expert,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
-WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "32K", bytes, expert,
+WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "64K", bytes, expert,
              "the longest message that travels inside the ring; a longer one is a rendezvous "
              "(RTS, CTS, FIN) and is copied straight into the receiver's buffer")
 WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes, expert,
              "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over tcp and ofi")
-WEFT_SETTING(eager_piece_bytes, "EAGER_PIECE_BYTES", "2K", bytes, expert,
-             "longer eager messages are cut into pieces of at least this size, so that both sides "
-             "copy at once")
-WEFT_SETTING(past_cache_min_bytes, "PAST_CACHE_MIN_BYTES", "0", bytes, expert,
-             "messages and blocks from this size on are written past the caches into rings of "
-             "this host; 0: from 2K on between processes that share no cache, else never")
 WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes, expert,
              "the most memory that long blocks of one exchange thread may take while they wait for "
              "their receivers to read them")

@@ -85,9 +85,6 @@ ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_thre
   ring_min = static_cast<std::uint32_t>(defaults.bytes(Setting::ring_min_bytes));
   if (wants_default_rings) settings.ring_bytes = defaults.bytes(Setting::ring_max_bytes);
   if (settings.rendezvous_bytes == 0) settings.rendezvous_bytes = kRendezvousBytes;
-  const std::size_t longest = RingWriter::max_length(ring_min);
-  near = CopyPolicy::read(defaults, true, longest);
-  far = CopyPolicy::read(defaults, false, longest);
   spin_ns = defaults.ns(Setting::spin_us);
   yield_ns = defaults.ns(Setting::yield_us);
   fence_works = heavy_fence_register();

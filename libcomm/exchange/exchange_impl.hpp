@@ -10,7 +10,6 @@
 
 #include "exchange/job_impl.hpp"
 #include "exchange/staging.hpp"
-#include "lanes/copy_policy.hpp"
 #include "lanes/lane.hpp"
 #include "weft/exchange.hpp"
 
@@ -24,7 +23,6 @@ struct Out {
   int reader = 0;                       // the thread there
   bool is_opening = false;              // the peer has not answered yet
   Code ended = Code::ok;                // not ok: the reason why nothing more can be sent
-  std::size_t past_cache_bytes = 0;     // blocks from this size on are written past the caches
   std::unique_ptr<std::byte[]> buffer;  // of the block, unless it is staged
   StagingPool::Buffer staging;
 };
@@ -182,8 +180,7 @@ struct ExchangeBase::Impl {
   ExchangeSettings settings;
   std::size_t block_bytes = 0;  // capacity of a block
   std::uint32_t ring_min = 0, ring_max = 0;
-  CopyPolicy near, far;         // towards ranks of this host, with and without a common cache
-  std::vector<int> threads_of;  // by rank
+  std::vector<int> threads_of;                     // by rank
   std::vector<detail::Destinations> destinations;  // by rank
   int num_destinations = 0;
   std::uint64_t spin_ns = 0, yield_ns = 0;

@@ -6,6 +6,7 @@
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -68,11 +69,6 @@ Code ExchangeBase::Impl::connect(Thread& thread, Out& out, bool waits) noexcept 
                   {out.peer, job.members->member(out.peer).host});
   });
   if (code != Code::ok) return code;
-  const bool is_near = job.members->share_cache(job.members->rank(), out.peer);
-  out.past_cache_bytes = (!out.lanes->is_mapped() ? CopyPolicy::plain(0, 0)
-                          : is_near               ? near
-                                                  : far)
-                             .past_cache_bytes;
   ring_doorbell(*out.lane.sleeping);
   engine.watch(out.peer);
   return Code::ok;
@@ -164,7 +160,6 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
   // relaxed: no thread sends while the phase changes.
   const std::uint64_t immediate =
       make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
-  const bool past_cache = bytes >= out.past_cache_bytes;
   const auto attempt = [&] {
     std::byte* to = out.lane.reserve(bytes);
     if (to == nullptr) return Code::again;
@@ -172,7 +167,7 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
     if (data + bytes > to && to + bytes > data) {
       if (to != data) std::memmove(to, data, bytes);
     } else {
-      fill_entry(to, data, bytes, kInlineBytes, past_cache);
+      fill_entry(to, data, bytes, kInlineBytes);
     }
     out.lane.publish(kBlock, bytes, immediate);
     return Code::ok;
@@ -254,22 +249,17 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
   if (Code code = send_block(thread, destination); code != Code::ok) return code;
   const auto length = static_cast<std::uint32_t>(message.size());
   const std::size_t bytes = (sizeof length + message.size() + 3) & ~std::size_t{3};
-  const auto put = [&](std::byte* to, bool past) {
+  const auto put = [&](std::byte* to) {
     // The padding is written first, as it overlaps the length of an empty message.
     std::memset(to + bytes - sizeof length, 0, sizeof length);
-    if (length > 0) {
-      if (past)
-        copy_past_cache(to + sizeof length, message.data(), length);
-      else
-        std::memcpy(to + sizeof length, message.data(), length);
-    }
+    if (length > 0) weft::detail::copy(to + sizeof length, message.data(), length);
     std::memcpy(to, &length, sizeof length);
   };
   if (bytes <= block_bytes) {
     if (block.begin == nullptr) {
       if (const Code code = open_block(thread, destination); code != Code::ok) return code;
     }
-    put(block.cursor, false);
+    put(block.cursor);
     block.cursor += bytes;
     return block.cursor == block.end ? send_full(thread, destination) : Code::ok;
   }
@@ -279,7 +269,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     Code code = take_staging(thread, out, bytes, buffer);
     if (code != Code::ok) return code;
     // Another core read these lines last, and taking each of them back costs more than memory.
-    put(buffer.data(), true);
+    put(buffer.data());
     code = send_rts(thread, out, buffer, bytes);
     if (code != Code::ok) thread.staging.give_back(buffer);
     return code;
@@ -290,7 +280,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     return to != nullptr ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
-  put(to, bytes >= out.past_cache_bytes);
+  put(to);
   out.lane.publish(kBlock, bytes,
                    make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
   count_sent(thread, out);

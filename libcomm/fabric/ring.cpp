@@ -15,7 +15,7 @@ void RingWriter::populate(std::uint32_t from) noexcept {
 
 bool RingWriter::wrap_or_grow(std::size_t bytes) noexcept {
   std::uint32_t gap = capacity_ - offset_;
-  if ((stalled_ || bytes >= kLongEntryBytes) && capacity_ < maximum_) {
+  if (stalled_ && capacity_ < maximum_) {
     // Behind the old end all is free. Before it, the ring is free only once the reader has passed
     // the end: unread entries may lie there, a wrap mark included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;

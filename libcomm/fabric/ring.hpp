@@ -165,8 +165,6 @@ class RingWriter {
   // The most that is used of a ring: fewer lines than there are sequence numbers.
   static constexpr std::uint32_t kMaxBytes = (1u << 30) - 4096;
   static_assert(kMaxBytes / kEntryAlign + 1 < 0xff'ffff);
-  // Entries of this size want a ring that is larger than a core's own caches.
-  static constexpr std::size_t kLongEntryBytes = 2048;
 
   std::uint64_t limit() const noexcept { return consumed_ + capacity_; }
 

@@ -10,28 +10,32 @@
 #include <string_view>
 #include <utility>
 
-#include "base/copy.hpp"
 #include "base/stats.hpp"
 #include "fabric/ring.hpp"
 #include "lanes/doorbell.hpp"
 #include "lanes/lanes.hpp"
+#include "weft/copy.hpp"
 
 namespace weft {
 
 inline constexpr std::size_t kShortBytes = 304;  // of data: five lines with the head
 
+// From here on one copy forward is faster than line by line backward: processors then take over
+// whole lines without reading them first (`rep movsb` of C libraries).
+inline constexpr std::size_t kForwardBytes = 2048;
+
 // Fills an entry's place with data, of which `first` bytes lie in the head's line. The reader polls
-// that line, so it comes last, after the others from the last to the first, except in short copies:
-// else it would be taken back in between. past_cache: see copy_past_cache.
-inline void fill_entry(std::byte* to, const void* from, std::size_t length, std::size_t first,
-                       bool past_cache) noexcept {
-  if (length <= kShortBytes) return copy_small(to, from, length);
+// that line, so it comes last, and the others of middling entries from the last to the first:
+// else it would be taken back in between.
+inline void fill_entry(std::byte* to, const void* from, std::size_t length,
+                       std::size_t first) noexcept {
+  if (length <= kShortBytes) return detail::copy_small(to, from, length);
   const auto* data = static_cast<const std::byte*>(from);
-  if (past_cache) {
-    copy_past_cache(to + first, data + first, length - first);
+  if (length >= kForwardBytes) {
+    detail::copy(to + first, data + first, length - first);
   } else {
     std::size_t end = length - (length - first) % kEntryAlign;
-    copy_small(to + end, data + end, length - end);
+    detail::copy_small(to + end, data + end, length - end);
     for (; end > first; end -= kEntryAlign)
       std::memcpy(to + end - kEntryAlign, data + end - kEntryAlign, kEntryAlign);
   }
@@ -111,10 +115,10 @@ struct SendLane {
 
   // False: no room now.
   bool send(std::uint8_t kind, std::uint64_t immediate, const void* data, std::size_t length,
-            bool past_cache = false, bool later = false) noexcept {
+            bool later = false) noexcept {
     std::byte* to = reserve(length);
     if (to == nullptr) return false;
-    fill_entry(to, data, length, kInlineBytes, past_cache);
+    fill_entry(to, data, length, kInlineBytes);
     publish(kind, length, immediate, later);
     return true;
   }

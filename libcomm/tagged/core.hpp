@@ -77,7 +77,7 @@ struct Core {
   bool threaded = false;
   ShortLock mutex;
 
-  CopyPolicy near, far;  // of peers of this host, with and without a common cache
+  CopyPolicy on_host;  // of peers of this host
   std::uint32_t ring_min = 0, ring_max = 0;
   bool crowded = false;  // more processes than cores on this host
   bool closed = false;

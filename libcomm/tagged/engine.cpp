@@ -10,6 +10,7 @@
 #include "base/shortage.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
+#include "weft/copy.hpp"
 
 namespace weft::tagged {
 namespace {
@@ -109,19 +110,18 @@ bool Engine::try_send(int rank, std::uint32_t context, std::int32_t tag, const v
   if (length < impl.plain_below && peer.is_clear()) [[likely]] {
     std::byte* to = peer.out.ring.reserve(length);
     if (to == nullptr) return false;
-    copy_small(to, data, length);
+    detail::copy_small(to, data, length);
     peer.out.publish_mapped(kEager, length, envelope(context, tag));
     return true;
   }
   if (!peer.out.connected()) [[unlikely]] {
     if (peer.lost || impl.connect(peer) != Code::ok) return false;
   }
-  const bool past_cache = peer.copy_policy.is_past_cache(length);
-  if (length > peer.copy_policy.piece_of(length) || peer.queue_head != nullptr || peer.lost)
+  if (length > peer.copy_policy.piece_bytes || peer.queue_head != nullptr || peer.lost)
     return false;
   if (peer.out.on_hold()) [[unlikely]]
     return false;
-  return peer.out.send(kEager, envelope(context, tag), data, length, past_cache, later);
+  return peer.out.send(kEager, envelope(context, tag), data, length, later);
 }
 
 void Engine::push_remote() noexcept {
@@ -146,7 +146,7 @@ bool Engine::try_receive(int rank, std::uint32_t context, std::int32_t tag, void
   if (entry.kind != kEager || entry.length > room || (entry.immediate >> 32) != context ||
       !tag_matches(tag, arrived_tag))
     return false;
-  copy_small(buffer, entry.data, entry.length);
+  detail::copy_small(buffer, entry.data, entry.length);
   peer.in.ring.pop(entry.length);
   peer.in.return_credit(false);
   info = {rank, arrived_tag, entry.length};

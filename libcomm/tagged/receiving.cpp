@@ -129,7 +129,7 @@ void Receiving::accept_peers(Lanes& lanes) {
   if (request->packer != nullptr) [[unlikely]]
     request->packer->unpack(data, 0, std::min(length, request->length));
   else
-    copy_small(request->buffer, data, std::min(length, request->length));
+    detail::copy_small(request->buffer, data, std::min(length, request->length));
   if (length == bytes) {
     complete_receive(*request, Code::ok);
     return true;
@@ -297,7 +297,7 @@ void Receiving::deliver(Request& request, Unexpected& message) {
   if (request.packer != nullptr) [[unlikely]]
     request.packer->unpack(message.storage(), 0, bytes);
   else
-    copy_small(request.buffer, message.storage(), bytes);
+    detail::copy_small(request.buffer, message.storage(), bytes);
   release_unexpected(peer(message.source), message);
   complete_receive(request, Code::ok);
 }

@@ -59,7 +59,7 @@ bool Sending::send_fragment(Peer& peer, const Request& request, std::uint8_t kin
                             std::size_t bytes) noexcept {
   if (request.packer == nullptr)
     return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
-                         bytes, peer.copy_policy.is_past_cache(request.length));
+                         bytes);
   std::byte* to = peer.out.reserve(bytes);
   if (to == nullptr) return false;
   request.packer->pack(to, offset, bytes);
@@ -69,7 +69,7 @@ bool Sending::send_fragment(Peer& peer, const Request& request, std::uint8_t kin
 
 bool Sending::send_some(Peer& peer, Request& request) {
   const std::uint64_t immediate = envelope(request.context, request.tag);
-  const std::size_t fragment = peer.copy_policy.piece_of(request.length);
+  const std::size_t fragment = peer.copy_policy.piece_bytes;
   if (request.phase == kQueued) {
     if (peer.out.on_hold()) peer.out.ring.poll_credit();
     if (request.synchronous || peer.copy_policy.uses_rendezvous(request.length) ||
@@ -87,8 +87,7 @@ bool Sending::send_some(Peer& peer, Request& request) {
     if (request.packer != nullptr)
       request.packer->pack(to + sizeof bytes, 0, length);
     else
-      fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes,
-                 peer.copy_policy.is_past_cache(request.length));
+      fill_entry(to + sizeof bytes, request.buffer, length, kInlineBytes - sizeof bytes);
     std::memcpy(to, &bytes, sizeof bytes);
     peer.out.publish(kEagerFirst, fragment, immediate);
     request.progress_bytes = length;

@@ -54,18 +54,12 @@ Status Engine::Impl::start() {
         fmt::format("WEFT_RING_MIN_BYTES={} and WEFT_RING_MAX_BYTES={} must be multiples of 4096, "
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
-  const std::size_t longest = RingWriter::max_length(ring_min);
-  near = CopyPolicy::read(settings, true, longest);
-  far = CopyPolicy::read(settings, false, longest);
-  if (near.piece_bytes < 64 || near.piece_bytes > longest)
-    return {Code::bad_setting, fmt::format("WEFT_EAGER_PIECE_BYTES={} must be from 64 to {} with "
-                                           "WEFT_RING_MIN_BYTES={}",
-                                           near.piece_bytes, longest, ring_min)};
-  if (near.eager_max_bytes > ring_max)
+  on_host = CopyPolicy::read(settings, RingWriter::max_length(ring_min));
+  if (on_host.eager_max_bytes > ring_max)
     return {Code::bad_setting,
             fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}",
-                        near.eager_max_bytes, ring_max)};
-  plain_below = std::min({kShortBytes + 1, far.piece_bytes, far.past_cache_bytes});
+                        on_host.eager_max_bytes, ring_max)};
+  plain_below = std::min(kShortBytes + 1, on_host.piece_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = settings.ns(Setting::spin_us);
   yield_ns = settings.ns(Setting::yield_us);
@@ -136,11 +130,11 @@ Code Core::connect_first(Peer& peer) {
   if (peer.remote) {
     const std::size_t eager_max = peer.lanes->limits().eager_max;
     peer.copy_policy = CopyPolicy::plain(RingWriter::max_length(std::min(least, maximum)),
-                                         eager_max != 0 ? eager_max : near.eager_max_bytes);
+                                         eager_max != 0 ? eager_max : on_host.eager_max_bytes);
     return Code::ok;
   }
   peer.out.ring.populate();
-  peer.copy_policy = job.share_cache(job.rank(), peer.rank) ? near : far;
+  peer.copy_policy = on_host;
   ring_doorbell(*peer.out.sleeping);
   return Code::ok;
 }

@@ -150,19 +150,6 @@ TEST_CASE("a tree has groups of members that share a cache") {
   CHECK(apart.is_in_order());
 }
 
-TEST_CASE("random calls in a row, written past the caches") {
-  for (const std::string_view crowded : {"yes", "no"})
-    for (const int n : kNumRanks) {
-      INFO("crowded " << crowded << ", " << n << " ranks");
-      const auto errors = run_ranks(n, {{"COLL_CROWDED", crowded}}, [&](coll::Team& team) {
-        Calls calls(team, static_cast<std::uint32_t>(n) + 7, 100'000);
-        for (int i = 0; i < 200 / kFewer; ++i) calls.any();
-        return calls.errors();
-      });
-      CHECK(errors == std::vector<std::string>());
-    }
-}
-
 TEST_CASE("random calls in a row, all blocks copied directly") {
   for (const std::string_view crowded : {"yes", "no"})
     for (const int n : kNumRanks) {

@@ -164,8 +164,7 @@ TEST_CASE("entries that may go later go together, in order, and also by themselv
           std::memset(data.data(), i & 0xff, data.size());
           const bool later = i % 7 != 0;
           EXPECT(wait_for([&] {
-            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), false,
-                             later);
+            return lane.send(1, static_cast<std::uint64_t>(i), data.data(), length(i), later);
           }));
           if (i % 7 == 6) kept = lanes.push() || kept;
         }

@@ -70,7 +70,6 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
   SECTION("small rings") {
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "8K"},
-                               {"EAGER_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "4K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());
@@ -82,7 +81,6 @@ TEST_CASE("messages of every size arrive whole, in both directions at once", "[e
     use_tcp(settings);
     for (auto [name, value] : {std::pair{"RING_MIN_BYTES", "4K"},
                                {"RING_MAX_BYTES", "16K"},
-                               {"EAGER_PIECE_BYTES", "512"},
                                {"EAGER_MAX_BYTES", "8K"},
                                {"UNEXPECTED_MAX_BYTES", "4K"}})
       REQUIRE(settings.set(name, value).ok());

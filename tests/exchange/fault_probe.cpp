@@ -81,12 +81,14 @@ void die_before_others_connect(Job& job) {
   REQUIRE(job.all_gather(getpid(), pids).ok());
   Exchange<std::uint64_t> exchange(job, 1);
   if (job.rank() == kVictim) {
-    while (std::atomic_ref(*static_cast<std::uint64_t*>(address)).load() < 2) {
-    }
+    // A word of its own would count before the answer that says so is out.
+    for (std::uint64_t num_answered = 0; num_answered < 2;)
+      REQUIRE(job.rdma_read(0, all[0].word(0), &num_answered, sizeof(num_answered)) == Code::ok);
     die();
   }
   REQUIRE(job.is_alive(kVictim));
   REQUIRE(job.fetch_add(0, all[kVictim].word(0), 1).code == Code::ok);
+  REQUIRE(job.fetch_add(0, all[0].word(0), 1).code == Code::ok);
   wait_for_end(pids[kVictim]);
   // Told by the first of them where the ranks share memory, else by the second.
   Code code = exchange.send(kVictim, 0, 1);

@@ -13,6 +13,7 @@
 #include "fabric/verbs/endpoint.hpp"
 #endif
 #include "tests/fabric/conformance.hpp"
+#include "tests/support/named_device.hpp"
 
 namespace weft::fabric::testing {
 
@@ -28,16 +29,21 @@ std::unique_ptr<Endpoint> loopback_that_only_sends() {
 }
 
 #ifdef WEFT_HAVE_VERBS
+Status make_verbs(std::unique_ptr<Endpoint>& endpoint) {
+  Settings settings;
+  REQUIRE(settings.set("DEVICE", weft::testing::named_device()).ok());
+  return verbs::make_endpoint(settings, endpoint);
+}
 std::unique_ptr<Endpoint> verbs_of_this_machine() {
   std::unique_ptr<Endpoint> endpoint;
-  Status status = verbs::make_endpoint(Settings(), endpoint);
+  Status status = make_verbs(endpoint);
   INFO(status.text());
   REQUIRE(status.ok());
   return endpoint;
 }
 bool has_device() {
   std::unique_ptr<Endpoint> endpoint;
-  Status status = verbs::make_endpoint(Settings(), endpoint);
+  Status status = make_verbs(endpoint);
   if (!status) std::cout << "skipped: verbs: " << status.text() << '\n';
   return status.ok();
 }

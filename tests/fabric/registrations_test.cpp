@@ -17,6 +17,7 @@
 
 #include "fabric/verbs/device.hpp"
 #include "fabric/verbs/port_address.hpp"
+#include "tests/support/named_device.hpp"
 
 namespace {
 
@@ -28,7 +29,7 @@ std::unique_ptr<Device> open_device() {
   Port port;
   std::unique_ptr<Device> device;
   Status status = find_ports(ports);
-  if (status) status = choose_port(ports, "", port);
+  if (status) status = choose_port(ports, weft::testing::named_device(), port);
   if (status) status = Device::open(port, device);
   if (!status) WARN("skipped: " << status.text());
   return device;

@@ -13,6 +13,7 @@
 
 #include "tests/devices/device.hpp"
 #include "tests/fabric/conformance.hpp"
+#include "tests/support/named_device.hpp"
 
 using namespace weft;
 using namespace weft::fabric;
@@ -30,6 +31,7 @@ Status make(std::unique_ptr<Endpoint>& endpoint) {
   (void)device();
   Settings settings;
   REQUIRE(settings.set("PEER_TIMEOUT_MS", "4000").ok());
+  REQUIRE(settings.set("DEVICE", weft::testing::named_device()).ok());
   return fabric::verbs::make_endpoint(settings, endpoint);
 }
 const FabricRow kVerbs{"verbs", [] {

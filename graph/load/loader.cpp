@@ -51,6 +51,7 @@ class Loader {
       read_cache();
     else
       read_file();
+    find_reach();
     summarize_edges();
     if (job_.size() > 1 && options_.remote_rows && !options_.stream) {
       const Graph::RemoteRows mine{graph_.out_.offsets.remote(), graph_.out_.vertices.remote(),
@@ -74,6 +75,20 @@ class Loader {
       count(out);
       if (out) cut();
       distribute(out ? graph_.out_ : graph_.in_, out, !out || !needs_in_edges());
+    }
+  }
+
+  // Of rows in a file that was done when they were checked.
+  void find_reach() {
+    if (job_.size() == 1) return;
+    for (const Rows* rows : {&graph_.out_, &graph_.in_}) {
+      if (rows->whole || rows->vertices.empty()) continue;
+      detail::WorkCounter work(rows->vertices.size(), {.grain = 1 << 16}, graph_.num_threads());
+      team().run([&](int thread) {
+        work.work(thread, [&](std::uint64_t begin, std::uint64_t end) {
+          for (std::uint64_t e = begin; e < end; ++e) graph_.reach_.add(rows->vertices[e]);
+        });
+      });
     }
   }
 
@@ -334,6 +349,8 @@ class Loader {
         [&](const VertexId* some, std::size_t size) {
           if (!std::all_of(some, some + size, [&](VertexId v) { return v < graph_.num_vertices_; }))
             beyond.store(true, std::memory_order_relaxed);
+          else if (job_.size() > 1)
+            std::for_each_n(some, size, [&](VertexId v) { graph_.reach_.add(v); });
         });
     if (status.ok() && beyond) status = cache_wrong("it names a vertex that is not in the graph");
     if (status.ok() && !rows.weights.empty())
@@ -551,6 +568,8 @@ class Loader {
     throw_if(job_.all_gather(std::span<const VertexId>(cut), graph_.cut_, counts));
     graph_.first_ = graph_.cut_[static_cast<std::size_t>(job_.rank())];
     graph_.last_ = graph_.cut_[static_cast<std::size_t>(job_.rank()) + 1];
+    graph_.reach_ = Reach(graph_.num_vertices_);
+    graph_.reach_.add(graph_.first_, graph_.last_);
   }
 
   // Sends every edge to the owner of its source (out) or destination and makes the rows.

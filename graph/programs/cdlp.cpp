@@ -2,14 +2,15 @@
 // Kumara: Near linear time algorithm to detect community structures in large-scale networks, Phys.
 // Rev. E 2007, made synchronous and deterministic).
 //
-// A rank's labels are in memory that the others can read; in an iteration each rank reads all of
-// them once, as in pagerank.cpp. Two such arrays alternate: the sum over ranks of changes that ends
-// an iteration is also the barrier between those who read one and those who write it next.
+// A rank's labels are in memory that the others can read; in an iteration each rank reads those
+// of its neighbors once, as in pagerank.cpp. Two such arrays alternate: the sum over ranks of
+// changes that ends an iteration is also the barrier between those who read one and those who write
+// it next.
 #include <bit>
 #include <optional>
 
 #include "graph/common/agree.hpp"
-#include "graph/common/gather.hpp"
+#include "graph/common/neighbor_values.hpp"
 #include "graph/common/shared_rows.hpp"
 #include "graph/common/vertex_blocks.hpp"
 #include "graph/programs/require.hpp"
@@ -58,7 +59,7 @@ class Propagation {
       : graph_(graph),
         result_(result),
         labels_{OwnedArray<VertexId>(graph), OwnedArray<VertexId>(graph)},
-        all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
+        neighbors_(graph),
         workers_(static_cast<std::size_t>(graph.num_threads())),
         out_rows_(graph, graph.out()),
         blocks_(graph) {
@@ -90,8 +91,8 @@ class Propagation {
  private:
   // Returns how many vertices of all ranks have another label.
   std::uint64_t iterate(OwnedArray<VertexId>& from, OwnedArray<VertexId>& to) {
-    if (!all_.empty()) gather_all(graph_, from, all_);
-    const VertexId* const labels = all_.empty() ? from.data() : all_.data();
+    neighbors_.gather(from);
+    const VertexId* const labels = neighbors_.data();
     graph_.team().run([&](int thread) {
       Worker& worker = workers_[static_cast<std::size_t>(thread)];
       worker.num_changed = 0;
@@ -162,6 +163,11 @@ class Propagation {
     Code code = out_rows_.read(thread, block.owner, block.first, block.last, worker.out, out);
     if (code == Code::ok && in_rows_)
       code = in_rows_->read(thread, block.owner, block.first, block.last, worker.in, in);
+    if (code == Code::ok) code = neighbors_.fetch(thread, block);
+    for (const RowRange& rows : {out, in})
+      if (code == Code::ok && rows.offsets != nullptr)
+        code = neighbors_.fetch(thread, rows.vertices + rows.offsets[0],
+                                rows.vertices + rows.offsets[block.size()]);
     if (code != Code::ok) return code;
     VertexId result[VertexBlocks::kSize];
     vote(block, out, in, labels, result, worker);
@@ -171,9 +177,9 @@ class Propagation {
 
   const Graph& graph_;
   Cdlp& result_;
-  OwnedArray<VertexId> labels_[2];  // before an iteration, and after it
-  Buffer<VertexId> all_;            // of all vertices before it; empty in a job of one
-  std::vector<Worker> workers_;     // by thread
+  OwnedArray<VertexId> labels_[2];      // before an iteration, and after it
+  NeighborValues<VertexId> neighbors_;  // before it
+  std::vector<Worker> workers_;         // by thread
   SharedRows out_rows_;
   std::optional<SharedRows> in_rows_;  // where they are others
   VertexBlocks blocks_;

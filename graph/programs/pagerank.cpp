@@ -1,8 +1,8 @@
 // PageRank by pull: an owner adds up, over a vertex's edges in, the shares of their sources. The
 // shares of a rank's own vertices are in memory that the others can read; in an iteration each rank
-// reads all of them once. Two such arrays alternate, so that one barrier an iteration is enough: a
-// slow rank still reads one while a fast rank writes the other. In single precision they have half
-// the size, which is most of what an iteration reads.
+// reads those of its edges once (neighbor_values.hpp). Two such arrays alternate, so that one
+// barrier an iteration is enough: a slow rank still reads one while a fast rank writes the other.
+// In single precision they have half the size, which is most of what an iteration reads.
 //
 // A rank that is done takes over blocks of vertices of others (vertex_blocks.hpp), and writes the
 // new values into their owners' arrays.
@@ -10,7 +10,7 @@
 
 #include "algorithms.hpp"
 #include "graph/common/agree.hpp"
-#include "graph/common/gather.hpp"
+#include "graph/common/neighbor_values.hpp"
 #include "graph/common/shared_rows.hpp"
 #include "graph/common/vertex_blocks.hpp"
 #include "restart.hpp"
@@ -27,7 +27,7 @@ class Puller {
         result_(result),
         restart_(graph, rules),
         given_{OwnedArray<Value>(graph), OwnedArray<Value>(graph)},
-        all_(nullptr, graph.job().size() > 1 ? graph.num_vertices() : 0),
+        neighbors_(graph),
         scale_(graph),
         workers_(static_cast<std::size_t>(graph.num_threads())),
         rows_(graph, graph.in()),
@@ -49,8 +49,8 @@ class Puller {
       if (several_) {
         blocks_.open();
         throw_if(graph_.job().barrier());
-        gather_all(graph_, given_[now], all_);
       }
+      neighbors_.gather(given_[now]);
       const bool spreads = restart_.spreads();
       if (spreads) restart_.set_dangling(dangling());
       const bool saves = options.saves_after(result_.num_steps);
@@ -127,7 +127,7 @@ class Puller {
   // edges in is left as it is.
   template <bool kChange, bool kKeep>
   double iterate(int now, bool all) {
-    const Value* const given = all_.empty() ? given_[now].data() : all_.data();
+    const Value* const given = neighbors_.data();
     OwnedArray<Value>& next = given_[1 - now];
     for (Worker& worker : workers_) worker = {};
     const auto update_own = [&](VertexId first, VertexId last, int thread) {
@@ -185,6 +185,11 @@ class Puller {
     if (const Code code = rows_.read(thread, block.owner, block.first, block.last, copy, rows);
         code != Code::ok)
       return code;
+    const VertexId* const from = rows.vertices;
+    if (const Code code =
+            neighbors_.fetch(thread, from + rows.offsets[0], from + rows.offsets[block.size()]);
+        code != Code::ok)
+      return code;
     const std::size_t bytes = block.size() * sizeof(Value);
     const std::size_t rank_bytes = block.size() * sizeof(double);
     Value scale[VertexBlocks::kSize], result[VertexBlocks::kSize];
@@ -211,9 +216,9 @@ class Puller {
   Restart restart_;
   // The share that a vertex gives along each edge, in this iteration and the next.
   OwnedArray<Value> given_[2];
-  Buffer<Value> all_;            // what all vertices give in this iteration; empty in a job of one
-  OwnedArray<Value> scale_;      // 1 / edges out
-  std::vector<Worker> workers_;  // by thread
+  NeighborValues<Value> neighbors_;  // of this iteration
+  OwnedArray<Value> scale_;          // 1 / edges out
+  std::vector<Worker> workers_;      // by thread
   SharedRows rows_;
   VertexBlocks blocks_;
 };

@@ -19,7 +19,7 @@ class Restart {
     if (!(damping_ >= 0 && damping_ <= 1))
       throw Error({Code::bad_argument,
                    "pagerank: the damping factor is from 0 to 1, not " + std::to_string(damping_)});
-    if (!rules.sources.empty()) units_.resize(graph.num_vertices());
+    if (!rules.sources.empty()) units_ = Buffer<double>(nullptr, graph.num_vertices());
     for (const VertexId source : rules.sources) {
       if (source >= graph.num_vertices())
         throw Error({Code::bad_argument, "pagerank: there is no vertex " + std::to_string(source) +
@@ -40,9 +40,9 @@ class Restart {
  private:
   double damping_;
   bool spreads_;
-  double unit_;                // of every vertex, if units_ is empty
-  std::vector<double> units_;  // of all, as a rank takes vertices of others over
-  double each_ = 0;            // for a unit, in this iteration
+  double unit_;           // of every vertex, if units_ is empty
+  Buffer<double> units_;  // of all, as a rank takes vertices of others over
+  double each_ = 0;       // for a unit, in this iteration
 };
 
 }  // namespace weft::graph

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "graph/common/agree.hpp"
-#include "graph/common/gather.hpp"
+#include "graph/common/neighbor_values.hpp"
 #include "graph/programs/add_to_owners.hpp"
 #include "graph/programs/require.hpp"
 #include "graph/programs/simple_row.hpp"
@@ -48,12 +48,10 @@ ForwardRows::ForwardRows(const Graph& graph, bool directions)
     degrees_[static_cast<VertexId>(first + i)] = static_cast<VertexId>(row.vertices().size());
   });
 
-  Buffer<VertexId> gathered(nullptr, job.size() > 1 ? graph.num_vertices() : 0);
-  if (job.size() > 1) {
-    throw_if(job.barrier());
-    gather_all(graph, degrees_, gathered);
-  }
-  const VertexId* const degrees = gathered.empty() ? degrees_.data() : gathered.data();
+  NeighborValues<VertexId> gathered(graph);
+  if (job.size() > 1) throw_if(job.barrier());
+  gathered.gather(degrees_);
+  const VertexId* const degrees = gathered.data();
   offsets_ = Buffer<std::uint64_t>(&job, std::size_t{size} + 1);
   for_owned(graph, [&](int, VertexId i) {
     const auto v = static_cast<VertexId>(first + i);

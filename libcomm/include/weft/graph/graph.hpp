@@ -16,6 +16,7 @@
 #include "weft/export.hpp"
 #include "weft/graph/buffer.hpp"
 #include "weft/graph/names.hpp"
+#include "weft/graph/reach.hpp"
 #include "weft/graph/row_cache.hpp"
 #include "weft/graph/team.hpp"
 #include "weft/graph/types.hpp"
@@ -192,6 +193,8 @@ class WEFT_API Graph {
   VertexId num_owned() const noexcept { return last_ - first_; }
   bool owns(VertexId vertex) const noexcept { return vertex - first_ < last_ - first_; }
   int owner(VertexId vertex) const noexcept;
+  // Where its own vertices are, and the other ends of its edges out and in.
+  const Reach& reach() const noexcept { return reach_; }
 
   // Of the rank's own vertices; rows are counted from first().
   const Rows& out() const noexcept { return out_; }
@@ -225,6 +228,7 @@ class WEFT_API Graph {
   std::shared_ptr<VertexNames> names_;
   std::vector<VertexId> cut_;
   VertexId first_ = 0, last_ = 0;
+  Reach reach_;
   Rows out_, in_;
   std::vector<RemoteRows> remote_out_;  // of all ranks; empty in a job of one and if not wanted
   std::unique_ptr<RowCache> row_cache_ = std::make_unique<RowCache>();

@@ -1,17 +1,22 @@
 // Weakly connected components by union-find, after Afforest (Sutton, Ben-Nun, Barak: Optimizing
 // Parallel Graph Connectivity Computation via Subgraph Sampling, IPDPS 2018).
 //
-// Every rank keeps a parent for each vertex of the graph; parents are never larger than their
-// children, so a root is the smallest vertex of its tree. First the first edges of each vertex are
-// linked. Then the component that most vertices are in is guessed from a sample, by rank 0 for all,
-// and only vertices outside of it link their other edges, out and in. An edge is skipped only if
-// both its ends are connected to the same vertex, as all ranks use the same guess. Without edges
-// in, all edges out are linked.
+// Every rank keeps parents for the vertices that it has edges of; parents are never larger than
+// their children, so a root is the smallest vertex of its tree. First the first edges of each
+// vertex are linked. Then the component that most vertices are in is guessed from a sample, by rank
+// 0 for all, and only vertices outside of it link their other edges, out and in. An edge is skipped
+// only if both its ends are connected to the same vertex, as all ranks use the same guess. Without
+// edges in, all edges out are linked.
 //
-// Last, the ranks' trees are merged in pairs: a rank reads its partner's parents and links each
-// vertex to its parent there; after log2(ranks) rounds rank 0 has them all, and every rank reads
-// its own part.
-#include <optional>
+// Last, the ranks' trees are merged in pairs. A vertex of one rank's reach alone can be connected
+// with others only over its root there, so ranks tell each other the roots of the vertices that
+// several have: a rank reads its partner's parents of these, and of the roots that the partner has
+// been told, and links each vertex to its parent; after log2(ranks) rounds rank 0 knows how all
+// trees are connected, and every rank looks for its roots there. That goes by blocks of vertices,
+// of which the pages are touched.
+//
+// With several ranks an array has how far a parent is below its child, so that memory which nobody
+// has touched is right.
 #include <unordered_map>
 
 #include "algorithms.hpp"
@@ -22,32 +27,32 @@ namespace {
 
 constexpr std::uint64_t kFirstEdges = 2;
 constexpr std::size_t kSample = 1024;
-constexpr std::size_t kParentsAtOnce = std::size_t{1} << 16;  // parents read at once
+constexpr std::size_t kParentsAtOnce = std::size_t{1} << 16;
 
+template <bool kAlone>
 class Forest {
  public:
   Forest(const Graph& graph, const RunOptions& options, Wcc& result)
       : graph_(graph),
         options_(options),
         result_(result),
-        alone_(graph.job().size() == 1),
-        shared_(graph.num_threads() > 1) {
-    if (alone_) {
-      parents_ = result.component.data();
-    } else {
-      all_parents_.emplace(graph, 0);
-      all_parents_->remotes();
-      parents_ = all_parents_->data();
-    }
+        shared_(graph.num_threads() > 1),
+        several_(&graph.job(), kAlone ? 0 : graph.num_vertices()),
+        parents_(kAlone ? result.component.data() : several_.data()),
+        reach_(graph.reach()) {
+    if constexpr (!kAlone) throw_if(graph.job().all_gather(several_.remote(), remotes_));
   }
 
   std::uint32_t run() {
     const VertexId first = graph_.first(), last = graph_.last();
     // What a state has joined needs to be found no more: alone it is where the trees are.
-    if (!alone_ || options_.resume_step == 0)
-      for_vertices(0, graph_.num_vertices(), [&](VertexId v) { parents_[v] = v; });
-    if (!alone_ && options_.resume_step > 0)
-      for_vertices(first, last, [&](VertexId v) { link(v, result_.component[v]); });
+    if (kAlone && options_.resume_step == 0)
+      for_vertices(first, last, [&](VertexId v) { parents_[v] = v; });
+    if (!kAlone && options_.resume_step > 0)
+      for_vertices(first, last, [&](VertexId v) {
+        link(v, result_.component[v]);
+        reach_.add(result_.component[v]);
+      });
     const bool sampled = graph_.has_in_edges() && options_.mode != Mode::push;
     if (sampled) {
       for (std::uint64_t edge = 0; edge < kFirstEdges; ++edge) {
@@ -69,12 +74,10 @@ class Forest {
         if (!graph_.undirected()) link_row(graph_.in().row(v - first), v, 0, ~std::uint64_t{0});
       });
     }
-    if (alone_) {
+    if constexpr (kAlone)
       compress(first, last);
-    } else {
+    else
       num_steps += merge();
-      for_vertices(first, last, [&](VertexId v) { result_.component[v] = root(v); });
-    }
     return num_steps;
   }
 
@@ -90,10 +93,10 @@ class Forest {
     });
   }
 
-  VertexId parent(VertexId v) {
-    return std::atomic_ref(parents_[v]).load(std::memory_order_relaxed);
-  }
-  VertexId root(VertexId v) {
+  // A parent as it stands in the array, and the other way round.
+  static VertexId coded(VertexId v, VertexId parent) { return kAlone ? parent : v - parent; }
+  VertexId parent(VertexId v) const { return coded(v, atomic_read(parents_[v])); }
+  VertexId root(VertexId v) const {
     for (VertexId up; (up = parent(v)) != v;) v = up;
     return v;
   }
@@ -130,22 +133,24 @@ class Forest {
       if (above == low) return;
       if (above == high) {
         if (!shared_) {
-          parents_[high] = low;
+          parents_[high] = coded(high, low);
           return;
         }
-        if (atomic_claim(parents_[high], high, low)) return;
+        if (atomic_claim(parents_[high], coded(high, high), coded(high, low))) return;
       }
       a = parent(parent(high));
       b = parent(low);
     }
   }
 
+  void compress(VertexId v) {
+    const VertexId top = root(v);
+    // Most stay as they are, and their cache lines clean.
+    if (parent(v) != top)
+      std::atomic_ref(parents_[v]).store(coded(v, top), std::memory_order_relaxed);
+  }
   void compress(VertexId first, VertexId last) {
-    for_vertices(first, last, [&](VertexId v) {
-      const VertexId top = root(v);
-      // Most stay as they are, and their cache lines clean.
-      if (parent(v) != top) std::atomic_ref(parents_[v]).store(top, std::memory_order_relaxed);
-    });
+    for_vertices(first, last, [&](VertexId v) { compress(v); });
   }
 
   // A vertex that many of rank 0's are connected with.
@@ -165,65 +170,126 @@ class Forest {
           common = vertex;
         }
     }
-    if (graph_.job().size() == 1) return common;
+    if constexpr (kAlone) return common;
     std::vector<VertexId> all;
     throw_if(graph_.job().all_gather(common, all));
     return all[0];
   }
 
-  Code read_parents(std::size_t owner, VertexId first, std::vector<VertexId>& piece) {
-    const std::size_t bytes = piece.size() * sizeof(VertexId);
-    return graph_.job().rdma_read(
-        0, all_parents_->remotes()[owner].part(std::uint64_t{first} * sizeof(VertexId), bytes),
-        piece.data(), bytes);
+  // Blocks of which at least two ranks have some vertex.
+  Reach common_blocks() const {
+    struct Having {
+      std::uint64_t one = 0, several = 0;
+    };
+    const std::vector<std::uint64_t>& mine = reach_.words();
+    std::vector<Having> all(mine.size());
+    for (std::size_t w = 0; w < mine.size(); ++w) all[w].one = mine[w];
+    throw_if(graph_.job().all_reduce(std::span(all), [](const Having& a, const Having& b) {
+      return Having{a.one | b.one, a.several | b.several | (a.one & b.one)};
+    }));
+    Reach blocks(graph_.num_vertices());
+    for (std::size_t w = 0; w < mine.size(); ++w) blocks.words()[w] = all[w].several;
+    return blocks;
+  }
+
+  // Reads the owner's coded parents of the blocks, a piece at a time: visit(first, its parents).
+  template <class Visit>
+  Code read(std::size_t owner, const Reach& blocks, Visit&& visit) {
+    Code failed = Code::ok;
+    std::vector<VertexId> piece;
+    blocks.for_each(0, graph_.num_vertices(), [&](VertexId first, VertexId last) {
+      for (VertexId at = first; at < last && failed == Code::ok;) {
+        piece.resize(std::min<std::size_t>(kParentsAtOnce, last - at));
+        const std::size_t bytes = piece.size() * sizeof(VertexId);
+        failed = graph_.job().rdma_read(
+            0, remotes_[owner].part(std::uint64_t{at} * sizeof(VertexId), bytes), piece.data(),
+            bytes);
+        if (failed == Code::ok) visit(at, piece);
+        at += static_cast<VertexId>(piece.size());
+      }
+    });
+    return failed;
   }
 
   std::uint32_t merge() {
-    const auto rank = static_cast<std::size_t>(graph_.job().rank());
-    const auto size = static_cast<std::size_t>(graph_.job().size());
-    const VertexId num_vertices = graph_.num_vertices();
-    std::vector<VertexId> piece;
+    transport::Job& job = graph_.job();
+    const auto rank = static_cast<std::size_t>(job.rank());
+    const auto size = static_cast<std::size_t>(job.size());
+    // What this rank tells of: of what it has itself, and of what others have told it.
+    Reach told = common_blocks();
+    for (std::size_t w = 0; w < told.words().size(); ++w) told.words()[w] &= reach_.words()[w];
+    Buffer<std::uint64_t> published(&job, told.words().size());
+    std::vector<transport::RemoteMemory> theirs;
+    throw_if(job.all_gather(published.remote(), theirs));
+    Reach others(graph_.num_vertices());
+    const auto read_blocks = [&](std::size_t owner) {
+      return job.rdma_read(0, theirs[owner], others.words().data(), others.words().size() * 8);
+    };
     std::uint32_t num_rounds = 0;
     Code failed = Code::ok;
-    const auto read = [&](std::size_t owner, VertexId first, VertexId last, auto&& visit) {
-      for (VertexId at = first; at < last && failed == Code::ok;) {
-        piece.resize(std::min<std::size_t>(kParentsAtOnce, last - at));
-        failed = read_parents(owner, at, piece);
-        for (std::size_t i = 0; i < piece.size() && failed == Code::ok; ++i, ++at)
-          if (piece[i] < num_vertices) visit(at, piece[i]);
-      }
-    };
     for (std::size_t step = 1; step < size; step *= 2, ++num_rounds) {
-      throw_if(graph_.job().barrier());
-      if (rank % (2 * step) == 0 && rank + step < size)
-        read(rank + step, 0, num_vertices, [&](VertexId v, VertexId above) {
-          if (above != v) link(v, above);
-        });
-    }
-    if (rank == 0) compress(0, num_vertices);
-    throw_if(graph_.job().barrier());
-    if (rank != 0)
-      read(0, graph_.first(), graph_.last(), [&](VertexId v, VertexId above) {
-        final_.push_back(above);
-        (void)v;
+      if (rank % (2 * step) == step) publish(told, published);
+      throw_if(job.barrier());
+      if (rank % (2 * step) != 0 || rank + step >= size || failed != Code::ok) continue;
+      failed = read_blocks(rank + step);
+      if (failed != Code::ok) continue;
+      failed = read(rank + step, others, [&](VertexId first, const std::vector<VertexId>& parents) {
+        for (std::size_t i = 0; i < parents.size(); ++i) {
+          const auto v = static_cast<VertexId>(first + i);
+          if (parents[i] == 0 || parents[i] > v) continue;
+          link(v, v - parents[i]);
+          told.add(v);
+          told.add(v - parents[i]);
+        }
       });
-    throw_together(graph_.job(), failed);
-    // Roots may be vertices of other ranks, whose parents here are not final.
-    if (rank != 0)
-      for (std::size_t i = 0; i < final_.size(); ++i) {
-        parents_[static_cast<VertexId>(graph_.first() + i)] = final_[i];
-        parents_[final_[i]] = final_[i];
-      }
+    }
+    if (rank == 0) publish(told, published);
+    throw_if(job.barrier());
+    for_vertices(graph_.first(), graph_.last(),
+                 [&](VertexId v) { result_.component[v] = root(v); });
+    if (rank != 0 && failed == Code::ok) failed = read_blocks(0);
+    if (rank != 0 && failed == Code::ok) failed = look_up(others);
+    throw_together(job, failed);
     return num_rounds + 1;
+  }
+
+  void publish(const Reach& told, Buffer<std::uint64_t>& published) {
+    for_vertices(0, static_cast<VertexId>(told.num_blocks()), [&](VertexId block) {
+      if (!told.has_block(block)) return;
+      const std::size_t first = std::size_t{block} * Reach::kBlock;
+      const std::size_t last = std::min<std::size_t>(first + Reach::kBlock, graph_.num_vertices());
+      for (std::size_t v = first; v < last; ++v) compress(static_cast<VertexId>(v));
+    });
+    std::copy(told.words().begin(), told.words().end(), published.begin());
+  }
+
+  // Replaces the roots that this rank has found by theirs in rank 0, which knows these blocks.
+  Code look_up(Reach& known) {
+    Reach wanted(graph_.num_vertices());
+    for_vertices(graph_.first(), graph_.last(),
+                 [&](VertexId v) { wanted.add(result_.component[v]); });
+    for (std::size_t w = 0; w < wanted.words().size(); ++w) wanted.words()[w] &= known.words()[w];
+    // The trees here have served.
+    const Code code = read(0, wanted, [&](VertexId first, const std::vector<VertexId>& parents) {
+      for (std::size_t i = 0; i < parents.size(); ++i)
+        parents_[first + i] = parents[i] <= first + i ? parents[i] : 0;
+    });
+    if (code != Code::ok) return code;
+    for_vertices(graph_.first(), graph_.last(), [&](VertexId v) {
+      const VertexId found = result_.component[v];
+      if (wanted.has(found)) result_.component[v] = parent(found);
+    });
+    return Code::ok;
   }
 
   const Graph& graph_;
   const RunOptions& options_;
   Wcc& result_;
-  bool alone_, shared_;
-  std::optional<VertexArray<VertexId>> all_parents_;  // in a job of several ranks
-  VertexId* parents_;            // of all vertices: those, or the result's memory
-  std::vector<VertexId> final_;  // of this rank's vertices, from rank 0
+  bool shared_;
+  Buffer<VertexId> several_;  // of all vertices, in a job of several ranks
+  std::vector<transport::RemoteMemory> remotes_;
+  VertexId* parents_;  // those, or the result's memory
+  Reach reach_;        // the blocks of all that is linked
 };
 
 }  // namespace
@@ -232,7 +298,8 @@ void wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
   if (options.mode == Mode::paper)
     paper_wcc(graph, options, result);
   else
-    result.num_steps = Forest(graph, options, result).run();
+    result.num_steps = graph.job().size() == 1 ? Forest<true>(graph, options, result).run()
+                                               : Forest<false>(graph, options, result).run();
 }
 
 }  // namespace weft::graph

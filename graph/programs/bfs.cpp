@@ -437,9 +437,9 @@ class Search {
   // From the queue; depths up to `known` are final.
   void finish_by_paths(std::uint32_t known) {
     DeltaStepping<HopLengths<std::uint32_t>> paths(graph_, options_, 1);
-    for (VertexId v = first_; v < graph_.last(); ++v) paths.distance(v) = result_.depth[v];
+    for (VertexId v = first_; v < graph_.last(); ++v) paths.set_distance(v, result_.depth[v]);
     // A mirror at distance 0 is never lowered, so nothing is sent for vertices that were seen.
-    seen_.for_each(0, graph_.num_vertices(), [&](VertexId v) { paths.distance(v) = 0; });
+    seen_.for_each(0, graph_.num_vertices(), [&](VertexId v) { paths.set_distance(v, 0); });
     for (std::uint64_t i = 0; i < queue_size_; ++i) paths.add(queue_[i], result_.depth[queue_[i]]);
     std::function<void(std::uint32_t)> after_step;
     if (options_.wants_save)

@@ -12,6 +12,9 @@
 // agree on the lowest bucket left, where the next window begins. A window is one bucket wide while
 // there is much work in it. With little work, as on road networks, it doubles: distances that a
 // rank must correct later cost less than frequent agreement.
+//
+// An array has how far a distance is below infinity, so that memory which nobody has touched is
+// right, and a rank has some for the vertices alone that its paths lead to.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -39,18 +42,19 @@ class DeltaStepping {
         delta_(delta),
         alone_(graph.job().size() == 1),
         shared_(graph.num_threads() > 1),
-        distances_(graph, kInfinite),
+        nearness_(graph, 0),
         changed_(graph),
         workers_(static_cast<std::size_t>(graph.num_threads())) {
-    if (!alone_) distances_.exchange();
+    if (!alone_) nearness_.exchange();
   }
 
-  D& distance(VertexId v) { return distances_[v]; }
+  D distance(VertexId v) const { return kInfinite - nearness_[v]; }
+  void set_distance(VertexId v, D distance) { nearness_[v] = kInfinite - distance; }
   std::uint32_t num_steps() const { return num_steps_; }
 
   // Adds an owned vertex to begin with, at this distance.
   void add(VertexId v, D distance) {
-    distances_[v] = distance;
+    set_distance(v, distance);
     workers_[0].put(v, index_of(distance));
   }
 
@@ -132,8 +136,8 @@ class DeltaStepping {
       std::vector<VertexId> far;
       far.swap(worker.far);
       worker.base = kNoBucket;
-      for (const VertexId v : far) worker.base = std::min(worker.base, index_of(distances_[v]));
-      for (const VertexId v : far) worker.put(v, index_of(distances_[v]));
+      for (const VertexId v : far) worker.base = std::min(worker.base, index_of(distance(v)));
+      for (const VertexId v : far) worker.put(v, index_of(distance(v)));
     }
   }
   std::uint64_t lowest() {
@@ -200,8 +204,7 @@ class DeltaStepping {
   // of the worker whose bucket had v, which may be another thread's.
   template <bool kShared>
   std::uint64_t expand(int thread, VertexId v, std::uint64_t index, bool has_lower) {
-    const D mine =
-        kShared ? std::atomic_ref(distances_[v]).load(std::memory_order_relaxed) : distances_[v];
+    const D mine = kInfinite - (kShared ? atomic_read(nearness_[v]) : nearness_[v]);
     Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // Its distance has fallen since: it was expanded from a lower bucket.
     if (index_of(mine) < index && !has_lower) return 0;
@@ -217,12 +220,13 @@ class DeltaStepping {
 
   template <bool kShared>
   void lower(Worker& worker, VertexId v, D distance) {
-    D& mine = distances_[v];
+    D& mine = nearness_[v];
+    const D candidate = kInfinite - distance;
     if constexpr (kShared) {
-      if (!atomic_min(mine, distance)) return;
+      if (!atomic_max(mine, candidate)) return;
     } else {
-      if (distance >= mine) return;
-      mine = distance;
+      if (candidate <= mine) return;
+      mine = candidate;
     }
     if (alone_ || graph_.owns(v)) {
       worker.put(v, index_of(distance));
@@ -234,7 +238,7 @@ class DeltaStepping {
   void exchange() {
     graph_.team().run([&](int thread) {
       Worker& worker = workers_[static_cast<std::size_t>(thread)];
-      auto& lanes = distances_.exchange();
+      auto& lanes = nearness_.exchange();
       const auto take = [&](const Message& message) {
         if (!graph_.owns(message.vertex)) return;
         if (shared_)
@@ -245,7 +249,7 @@ class DeltaStepping {
       worker.status = Code::ok;
       unsigned since = 0;
       for (const VertexId v : worker.dirty) {
-        const Code code = lanes.send(graph_.owner(v), thread, {v, distances_[v]});
+        const Code code = lanes.send(graph_.owner(v), thread, {v, distance(v)});
         if (code != Code::ok) worker.status = code;
         if (++since % 256 == 0)
           for (Message message; lanes.receive(thread, message);) take(message);
@@ -264,7 +268,7 @@ class DeltaStepping {
   const RunOptions& options_;
   Width delta_;
   bool alone_, shared_;
-  VertexArray<D> distances_;
+  VertexArray<D> nearness_;
   VertexSet changed_;  // mirrors that are in a thread's list
   std::vector<Worker> workers_;
   std::atomic<std::uint64_t> num_relaxed_{0};

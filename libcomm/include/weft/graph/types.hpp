@@ -46,6 +46,16 @@ bool atomic_min(T& value, T candidate) noexcept {
   return false;
 }
 
+// The same upwards.
+template <class T>
+bool atomic_max(T& value, T candidate) noexcept {
+  std::atomic_ref<T> shared(value);
+  T found = shared.load(std::memory_order_relaxed);
+  while (candidate > found)
+    if (shared.compare_exchange_weak(found, candidate, std::memory_order_relaxed)) return true;
+  return false;
+}
+
 // value += increment, by any threads at the same time.
 template <class T>
 void atomic_add(T& value, T increment) noexcept {

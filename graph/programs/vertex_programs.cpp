@@ -157,7 +157,13 @@ void paper_wcc(const Graph& graph, const RunOptions& options, Wcc& result) {
   VertexArray<VertexId> label(graph, 0);
   VertexSet in(graph), out(graph);
   // Mirrors also begin with their own label, so that no owner receives a label it already has.
-  for (VertexId v = 0; v < graph.num_vertices(); ++v) label[v] = v;
+  const auto begin = [&](VertexId first, VertexId last) {
+    for (VertexId v = first; v < last; ++v) label[v] = v;
+  };
+  if (graph.has_remote_rows())
+    begin(0, graph.num_vertices());
+  else
+    graph.reach().for_each(0, graph.num_vertices(), begin);
   processVertices(graph, [&](VertexId v) {
     if (options.resume_step > 0) label[v] = result.component[v];
     in.insert(v);

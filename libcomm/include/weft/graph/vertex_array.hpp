@@ -1,11 +1,11 @@
 #pragma once
 // VertexArray: a value for every vertex of the graph. The values of a rank's own vertices are the
 // valid ones (masters); the others are its mirrors of other ranks' vertices, in which it reduces
-// its own contributions before they are sent.
+// its own contributions before they are sent. There is room for all, but memory only for what is
+// used: own vertices, and those that the rank's edges lead to (Graph::reach).
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "weft/exchange.hpp"
 #include "weft/export.hpp"
@@ -23,9 +23,9 @@ class VertexArray {
     T value;
   };
 
-  // All values are `initial`. Collective; throws weft::Error (no_memory, peer_lost).
+  // Values are `initial`, as after fill(). Throws weft::Error (no_memory).
   VertexArray(const Graph& graph, const T& initial)
-      : graph_(&graph), values_(&graph.job(), graph.num_vertices()) {
+      : graph_(&graph), values_(&graph.job(), graph.num_vertices(), false) {
     // Its memory is zeroed as it comes.
     const T zero{};
     if (std::memcmp(&initial, &zero, sizeof zero) != 0) fill(initial);
@@ -37,16 +37,24 @@ class VertexArray {
   void swap(VertexArray& other) noexcept {
     values_.swap(other.values_);
     exchange_.swap(other.exchange_);
-    remotes_.swap(other.remotes_);
     worklist_.swap(other.worklist_);
   }
 
+  // Sets the values of own vertices and of the other ends of the rank's edges; of all, if tasks may
+  // migrate (LoadOptions::remote_rows).
   void fill(const T& value) {
     const auto size = values_.size(), threads = static_cast<std::size_t>(graph_->num_threads());
     graph_->team().run([&](int t) {
       const auto thread = static_cast<std::size_t>(t);
-      std::fill(values_.begin() + size * thread / threads,
-                values_.begin() + size * (thread + 1) / threads, value);
+      const auto first = static_cast<VertexId>(size * thread / threads);
+      const auto last = static_cast<VertexId>(size * (thread + 1) / threads);
+      const auto fill_range = [&](VertexId begin, VertexId end) {
+        std::fill(values_.begin() + begin, values_.begin() + end, value);
+      };
+      if (graph_->has_remote_rows())
+        fill_range(first, last);
+      else
+        graph_->reach().for_each(first, last, fill_range);
     });
   }
 
@@ -59,16 +67,6 @@ class VertexArray {
     return *exchange_;
   }
 
-  // The location of each rank's array, to be read with Job::rdma_read; empty in a job of one. The
-  // first call is collective and throws weft::Error.
-  const std::vector<transport::RemoteMemory>& remotes() {
-    if (remotes_.empty() && graph_->job().size() > 1) {
-      const Status status = graph_->job().all_gather(values_.remote(), remotes_);
-      if (!status.ok()) throw Error(status);
-    }
-    return remotes_;
-  }
-
   // The tasks of steps that read this array. The first call is collective and throws weft::Error.
   Worklist<T>& worklist() {
     if (worklist_ == nullptr) worklist_ = std::make_unique<Worklist<T>>(*graph_);
@@ -79,7 +77,6 @@ class VertexArray {
   const Graph* graph_;
   Buffer<T> values_;
   std::unique_ptr<transport::Exchange<Message>> exchange_;
-  std::vector<transport::RemoteMemory> remotes_;
   std::unique_ptr<Worklist<T>> worklist_;
 };
 

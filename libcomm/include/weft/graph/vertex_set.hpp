@@ -44,7 +44,17 @@ class VertexSet {
   bool contains(VertexId vertex) const noexcept {
     return (words_[vertex / 64] >> vertex % 64 & 1) != 0;
   }
-  void clear() noexcept { std::fill(words_.begin(), words_.end(), 0); }
+  // Pages that have nothing are not written, and so take no memory.
+  void clear() noexcept {
+    constexpr std::size_t kPiece = 64;
+    for (std::size_t w = 0; w < words_.size(); w += kPiece) {
+      const auto begin = words_.begin() + w,
+                 end = words_.begin() + std::min(w + kPiece, words_.size());
+      std::uint64_t any = 0;
+      for (const std::uint64_t* word = begin; word != end; ++word) any |= *word;
+      if (any != 0) std::fill(begin, end, 0);
+    }
+  }
   void swap(VertexSet& other) noexcept { words_.swap(other.words_); }
 
   // Members in [first, last).

@@ -55,10 +55,7 @@ Status Engine::Impl::start() {
                     "from 4096 to 1G, in this order",
                     ring_min, ring_max)};
   on_host = CopyPolicy::read(settings, RingWriter::max_length(ring_min));
-  if (on_host.eager_max_bytes > ring_max)
-    return {Code::bad_setting,
-            fmt::format("WEFT_EAGER_MAX_BYTES={} must not exceed WEFT_RING_MAX_BYTES={}",
-                        on_host.eager_max_bytes, ring_max)};
+  on_host.eager_max_bytes = std::min<std::size_t>(on_host.eager_max_bytes, ring_max);
   plain_below = std::min(kShortBytes + 1, on_host.piece_bytes);
   unexpected_max = settings.bytes(Setting::unexpected_max_bytes);
   spin_ns = settings.ns(Setting::spin_us);

@@ -20,10 +20,11 @@ bool RingWriter::wrap_or_grow(std::size_t bytes) noexcept {
     // the end: unread entries may lie there, a wrap mark included.
     if (written_ + gap + kEntryAlign > limit() && !refresh(gap)) return false;
     stalled_ = false;
+    const std::uint32_t before = capacity_;
+    const std::uint32_t more = before > maximum_ / 2 ? maximum_ : 2 * before;
     // Without memory for that it stays as it is.
-    if (or_no_memory([&] { data_lines_.resize(num_words(maximum_)); }) == Code::ok) {
-      const std::uint32_t before = capacity_;
-      capacity_ = maximum_;
+    if (or_no_memory([&] { data_lines_.resize(num_words(more)); }) == Code::ok) {
+      capacity_ = more;
       populate(before);
       // The ring may have grown by less than the entry: then it wraps all the same.
       if (offset_ + bytes <= capacity_) return true;

@@ -14,11 +14,11 @@
 //   3. An entry may be written only if it and the next head's line are free.
 //
 // Credit. Both sides count bytes from the start, gaps included. The reader publishes what it has
-// consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice and
-// grows at the end of the ring: instead of wrapping it goes on into fresh memory. The reader needs
-// no notice of that, it follows entries until a wrap mark. In a ring larger than the caches of a
-// core the writer finds its lines in the shared cache, and need not take them back from the
-// reader's own.
+// consumed; the writer may be ahead by at most the capacity. Capacity is the writer's choice. Once
+// it has waited for room it doubles that at the end of the ring: instead of wrapping it goes on
+// into fresh memory. The reader needs no notice of that, it follows entries until a wrap mark. In a
+// ring larger than the caches of a core the writer finds its lines in the shared cache, and need
+// not take them back from the reader's own.
 //
 // Threads: one writer, one reader, in the same or in different processes.
 //

@@ -138,14 +138,22 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
       }
     }
   }
+  // A process with one thread and a core of its own, whose peers have theirs, keeps it: whoever
+  // else takes it keeps it for a time slice.
+  const bool yields = crowded || threaded || has_remote.load(std::memory_order_relaxed);
   std::uint64_t limit = 0;
   for (unsigned i = 1; polls; ++i) {
     poll();
     if (condition()) return;
     // Where many processes share a core this may take long.
-    sched_yield();
-    shared.run_control();
+    if (yields) {
+      sched_yield();
+      shared.run_control();
+    } else {
+      cpu_relax();
+    }
     if (i % 16 == 0) {
+      if (!yields) shared.run_control();
       const std::uint64_t now = now_ns();
       if (limit == 0) limit = now + yield_ns;
       if (now >= limit) break;

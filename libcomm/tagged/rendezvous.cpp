@@ -19,6 +19,9 @@
 
 namespace weft::tagged {
 
+// Copied between two looks at the rings by a side that copies alone.
+constexpr std::uint64_t kAloneBytes = 4 * CopyPolicy::kSharedPieceBytes;
+
 void RequestTable::make_room() {
   if (!free_.empty()) return;
   weft::make_room(slots_);
@@ -351,9 +354,17 @@ void Rendezvous::lose_rendezvous(Peer& peer) {
 
 void Rendezvous::run_copies() {
   // Receivers work from the oldest, senders from the newest, so that the two sides of a stream of
-  // messages mostly copy different ones. One chunk each, then the rings are polled again.
+  // messages mostly copy different ones. One chunk each, then the rings are polled again. Where
+  // data go both ways each side leaves what it sends to the receivers until it has what it
+  // receives, and neither waits for lines of the other's.
+  const auto claims = [this](bool is_sender) {
+    return std::ranges::any_of(copies, [is_sender](const RendezvousCopy& copy) {
+      return copy.is_sender == is_sender && copy.claims;
+    });
+  };
+  const bool both_ways = claims(false) && claims(true);
   for (std::size_t i = 0; i < copies.size();) {
-    if (step(copies[i])) {
+    if (step(copies[i], both_ways)) {
       copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
@@ -460,13 +471,15 @@ void Rendezvous::take_back(RendezvousCopy& copy) {
   count_chunk(copy, fits ? copy_bytes(copy, back - 1, bytes) : Code::corrupt, bytes);
 }
 
-// Copies the next chunk of a shared copy; each side has half of a short one.
-void Rendezvous::claim_chunk(RendezvousCopy& copy) {
+// Copies the next chunk of a shared copy; each side has half of a short one. is_alone: the other
+// side will hardly help.
+void Rendezvous::claim_chunk(RendezvousCopy& copy, bool is_alone) {
   SharedCopy& record = *copy.record;
-  std::uint64_t bytes =
-      copy.length >= 2 * CopyPolicy::kSharedPieceBytes
-          ? CopyPolicy::kSharedPieceBytes
-          : std::max<std::uint64_t>(4096, (copy.length / 2 + 4095) & ~std::uint64_t{4095});
+  std::uint64_t bytes = kAloneBytes;
+  if (!is_alone)
+    bytes = copy.length >= 2 * CopyPolicy::kSharedPieceBytes
+                ? CopyPolicy::kSharedPieceBytes
+                : std::max<std::uint64_t>(4096, (copy.length / 2 + 4095) & ~std::uint64_t{4095});
   // relaxed: only the number matters, each byte is claimed once.
   const std::uint64_t offset = record.claimed.fetch_add(bytes, std::memory_order_relaxed);
   if (offset >= copy.length) {
@@ -504,14 +517,13 @@ bool Rendezvous::end_if_complete(RendezvousCopy& copy) {
   return true;
 }
 
-bool Rendezvous::step(RendezvousCopy& copy) {
+bool Rendezvous::step(RendezvousCopy& copy, bool both_ways) {
   if (copy.gets != nullptr) return step_remote(copy);
   SharedCopy* record = copy.record;
 
   if (record == nullptr) {
     if (!make_room_to_answer(peer(copy.peer))) return false;
-    const std::uint64_t bytes =
-        std::min<std::uint64_t>(copy.length - copy.copied, 4 * CopyPolicy::kSharedPieceBytes);
+    const std::uint64_t bytes = std::min<std::uint64_t>(copy.length - copy.copied, kAloneBytes);
     const Code code = bytes == 0 ? Code::ok : copy_bytes(copy, copy.copied, bytes);
     copy.copied += bytes;
     if (code == Code::peer_lost) found_lost = &this->peer(copy.peer);
@@ -520,7 +532,7 @@ bool Rendezvous::step(RendezvousCopy& copy) {
     return true;
   }
 
-  if (copy.claims) claim_chunk(copy);
+  if (copy.claims && !(copy.is_sender && both_ways)) claim_chunk(copy, both_ways);
   if (!copy.is_sender) take_back(copy);
   return end_if_complete(copy);
 }

@@ -108,10 +108,10 @@ struct Rendezvous : Sending {
   void send_cts_to_copy(Peer& peer, RendezvousCopy& copy);
   void send_fin(const RendezvousCopy& copy, Code code);
   std::uint32_t take_record();
-  bool step(RendezvousCopy& copy);  // true: finished, remove it
+  bool step(RendezvousCopy& copy, bool both_ways);  // true: finished, remove it
   bool end_if_complete(RendezvousCopy& copy);
   bool step_remote(RendezvousCopy& copy);
-  void claim_chunk(RendezvousCopy& copy);
+  void claim_chunk(RendezvousCopy& copy, bool is_alone);
   Code copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes);
   void count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes);
   void count_message(const RendezvousCopy& copy);

@@ -268,7 +268,6 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
     StagingPool::Buffer buffer;
     Code code = take_staging(thread, out, bytes, buffer);
     if (code != Code::ok) return code;
-    // Another core read these lines last, and taking each of them back costs more than memory.
     put(buffer.data());
     code = send_rts(thread, out, buffer, bytes);
     if (code != Code::ok) thread.staging.give_back(buffer);

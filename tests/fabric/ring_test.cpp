@@ -226,6 +226,34 @@ TEST_CASE("a writer hears of its reader's flags while there is room", "[ring]") 
   CHECK(writer.flags() == 1);
 }
 
+TEST_CASE("a ring doubles when its writer has waited for room, and not before", "[ring]") {
+  Memory memory(64 * 1024);
+  RingWriter writer;
+  RingReader reader;
+  writer.attach(memory.bytes.get(), 8192, 64 * 1024, &memory.consumed);
+  reader.attach(memory.bytes.get(), 64 * 1024, &memory.consumed);
+  Entry entry;
+  const auto write = [&] {
+    if (writer.reserve(1500) == nullptr) return false;
+    writer.publish(1, 1500, 0);
+    return true;
+  };
+  const auto read = [&] {
+    if (!reader.peek(entry)) return false;
+    reader.pop(entry.length);
+    reader.return_credit(0);
+    return true;
+  };
+  for (int i = 0; i < 100; ++i) REQUIRE((write() && read()));
+  CHECK(writer.capacity() == 8192);
+  for (const std::uint32_t capacity : {16384u, 32768u, 65536u, 65536u}) {
+    while (write()) continue;
+    while (read()) continue;
+    for (int i = 0; i < 100; ++i) REQUIRE((write() && read()));
+    CHECK(writer.capacity() == capacity);
+  }
+}
+
 TEST_CASE("an idle ring costs its writer next to nothing, however large it may become", "[ring]") {
   constexpr std::uint32_t kCapacity = 64 * 1024, kMaximum = 4 * 1024 * 1024;
   constexpr int kRings = 64;

@@ -146,14 +146,12 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
     poll();
     if (condition()) return;
     // Where many processes share a core this may take long.
-    if (yields) {
+    if (yields)
       sched_yield();
-      shared.run_control();
-    } else {
+    else
       cpu_relax();
-    }
+    shared.run_control();
     if (i % 16 == 0) {
-      if (!yields) shared.run_control();
       const std::uint64_t now = now_ns();
       if (limit == 0) limit = now + yield_ns;
       if (now >= limit) break;

@@ -78,6 +78,148 @@ class LongWait {
   blocked::Slot slot_;
 };
 
+// One wait of a thread. Each of its parts returns true once the condition holds.
+class Wait {
+ public:
+  Wait(Engine::Impl& vci, const WaitCondition& condition, bool everywhere,
+       const Awaited& awaited) noexcept
+      : vci_(vci), condition_(condition), everywhere_(everywhere), awaited_(awaited) {}
+
+  // Polls for Waiting::spin_ns. With remote peers a poll costs system calls: fewer polls before the
+  // first read of the clock, and a yield now and then for a process that needs this core to answer.
+  bool spin() {
+    const unsigned round = has_remote() ? 8 : 128;
+    std::uint64_t limit = 0;
+    for (unsigned i = 1;; ++i) {
+      const bool handed_over = poll();
+      if (condition_()) return true;
+      // The other thread may need this core to go on.
+      if (handed_over) sched_yield();
+      if (i > kBusyPolls) cpu_relax();
+      if (i % round == 0) {
+        if (has_remote()) sched_yield();
+        if (is_over(limit, vci_.spin_ns)) return false;
+      }
+    }
+  }
+
+  // Polls, and lets others have the core between polls, for Waiting::yield_ns. A process with one
+  // thread and a core of its own, whose peers have theirs, keeps it: whoever else takes it keeps it
+  // for a time slice.
+  bool yield() {
+    const bool yields = vci_.crowded || vci_.threaded || has_remote();
+    std::uint64_t limit = 0;
+    for (unsigned i = 1;; ++i) {
+      poll();
+      if (condition_()) return true;
+      // Where many processes share a core this may take long.
+      if (yields)
+        sched_yield();
+      else
+        cpu_relax();
+      vci_.shared.run_control();
+      if (i % 16 == 0 && is_over(limit, vci_.yield_ns)) return false;
+    }
+  }
+
+  // Sleeps on the doorbell, and polls when that rings or a sleep's time is over.
+  void sleep() {
+    LongWait long_wait(vci_.shared, awaited_);
+    auto& doorbell = vci_.local->sleeping(0);
+    DoorbellSleep doorbell_sleep(vci_.crowded);
+    for (;;) {
+      vci_.shared.for_each([](Engine::Impl& vci) {
+        const Guard guard(vci);
+        vci.check_liveness();
+      });
+      vci_.shared.run_control();
+      long_wait.note(now_ns());
+      if (finish_work()) return;
+      const std::uint32_t armed = arm_doorbell(doorbell);
+      // Not poll(): the thread that holds the lock may be sending, and poll nothing.
+      vci_.shared.for_each([](Engine::Impl& vci) {
+        const Guard guard(vci);
+        vci.progress();
+      });
+      vci_.shared.run_control();
+      note_completed();
+      run_background(true);
+      // A condition that makes progress of its own, as a probe does, may let the background go on.
+      const bool done = condition_();
+      if (!done && !has_work()) {
+        if (vci_.has_remote.load(std::memory_order_acquire)) vci_.fabrics->watcher()->arm(doorbell);
+        doorbell_sleep.sleep(
+            doorbell, armed,
+            std::min<std::uint64_t>(longest_sleep_us(vci_.fence_works), awaited_.sleep_us));
+        poll();
+      }
+      // Other threads may have armed it: then it stays armed, at the cost of one needless wake.
+      if (!vci_.threaded) doorbell.fetch_and(~kDoorbellArmed, std::memory_order_relaxed);
+      if (done || condition_()) return;
+    }
+  }
+
+ private:
+  bool has_remote() const noexcept { return vci_.has_remote.load(std::memory_order_relaxed); }
+  // Begins to count with its first call.
+  static bool is_over(std::uint64_t& limit, std::uint64_t ns) noexcept {
+    const std::uint64_t now = now_ns();
+    if (limit == 0) limit = now + ns;
+    return now >= limit;
+  }
+  // True: a completed request may be another thread's.
+  bool poll() {
+    const bool any = vci_.poll_once();
+    if (everywhere_ || ++num_polls_ % kPollsToOthers == 0) vci_.progress_others();
+    run_background(false);
+    return any && vci_.num_waiting.load(std::memory_order_relaxed) > 1;
+  }
+  // After every progress(), as an arrived message may let it go on.
+  void run_background(bool before_sleep) {
+    if (auto* work = vci_.shared.background.load(std::memory_order_acquire)) work(before_sleep);
+  }
+  void note_completed() {
+    const Guard guard(vci_);
+    num_completed_ = vci_.num_completed;
+  }
+  // Goes on with what needs no ring of the doorbell, for some rounds.
+  bool finish_work() {
+    note_completed();
+    for (unsigned i = 0; i < kCopyRound && has_work(); ++i) {
+      poll();
+      vci_.progress_others();
+      if (condition_()) return true;
+      if (vci_.crowded) sched_yield();
+    }
+    return false;
+  }
+  // Returns true if the next poll finds something to do without a ring of the doorbell.
+  bool has_work() {
+    {
+      const Guard guard(vci_);
+      if (vci_.left_entries || vci_.has_copies() || vci_.num_completed != num_completed_)
+        return true;
+    }
+    bool has = false;
+    if (vci_.shared.has_others())
+      vci_.shared.for_each([&](Engine::Impl& vci) {
+        if (&vci == &vci_) return;
+        // The thread that holds the lock need not poll.
+        const bool is_free = vci.mutex.try_lock();
+        has |= !is_free || vci.left_entries || vci.has_copies();
+        if (is_free) vci.mutex.unlock();
+      });
+    return has;
+  }
+
+  Engine::Impl& vci_;
+  const WaitCondition& condition_;
+  const bool everywhere_;
+  const Awaited& awaited_;
+  unsigned num_polls_ = 0;
+  std::uint64_t num_completed_ = 0;  // when the background last ran
+};
+
 }  // namespace
 
 // One thread at a time makes progress; the others poll their own condition meanwhile.
@@ -107,121 +249,10 @@ void Waiting::wait(const WaitCondition& condition, bool everywhere, bool polls,
   const Counted counted(vci(), everywhere);
   // Here, so that a sequence of waits that end at once polls the others, too.
   progress_others_at_times();
-  // After every progress(), as an arrived message may let it go on.
-  const auto run_background = [this](bool before_sleep) {
-    if (auto* work = shared.background.load(std::memory_order_acquire)) work(before_sleep);
-  };
-  // Returns true if a completed request may be another thread's.
-  unsigned num_polls = 0;
-  const auto poll = [&] {
-    const bool any = poll_once();
-    if (everywhere || ++num_polls % kPollsToOthers == 0) progress_others();
-    run_background(false);
-    return any && num_waiting.load(std::memory_order_relaxed) > 1;
-  };
-  // With remote peers a poll costs system calls: fewer polls before the first read of the clock,
-  // and a yield now and then for a process that needs this core to answer.
-  if (polls && !crowded) {
-    const unsigned round = has_remote.load(std::memory_order_relaxed) ? 8 : 128;
-    std::uint64_t limit = 0;
-    for (unsigned i = 1;; ++i) {
-      const bool handed_over = poll();
-      if (condition()) return;
-      // The other thread may need this core to go on.
-      if (handed_over) sched_yield();
-      if (i > kBusyPolls) cpu_relax();
-      if (i % round == 0) {
-        if (has_remote.load(std::memory_order_relaxed)) sched_yield();
-        const std::uint64_t now = now_ns();
-        if (limit == 0) limit = now + spin_ns;
-        if (now >= limit) break;
-      }
-    }
-  }
-  // A process with one thread and a core of its own, whose peers have theirs, keeps it: whoever
-  // else takes it keeps it for a time slice.
-  const bool yields = crowded || threaded || has_remote.load(std::memory_order_relaxed);
-  std::uint64_t limit = 0;
-  for (unsigned i = 1; polls; ++i) {
-    poll();
-    if (condition()) return;
-    // Where many processes share a core this may take long.
-    if (yields)
-      sched_yield();
-    else
-      cpu_relax();
-    shared.run_control();
-    if (i % 16 == 0) {
-      const std::uint64_t now = now_ns();
-      if (limit == 0) limit = now + yield_ns;
-      if (now >= limit) break;
-    }
-  }
-  LongWait long_wait(shared, awaited);
-  auto& sleeping = local->sleeping(0);
-  DoorbellSleep sleep(crowded);
-  // Returns true if the next poll finds something to do without a ring of the doorbell. `seen`:
-  // num_completed when the background last ran.
-  const auto has_work = [this](std::uint64_t seen) {
-    {
-      const Guard guard(vci());
-      if (left_entries || has_copies() || num_completed != seen) return true;
-    }
-    bool has = false;
-    if (shared.has_others())
-      shared.for_each([&](Engine::Impl& vci) {
-        if (&vci == this) return;
-        // The thread that holds the lock need not poll.
-        const bool is_free = vci.mutex.try_lock();
-        has |= !is_free || vci.left_entries || vci.has_copies();
-        if (is_free) vci.mutex.unlock();
-      });
-    return has;
-  };
-  const auto check_for_lost = [](Engine::Impl& vci) {
-    const Guard guard(vci);
-    vci.check_liveness();
-  };
-  const auto progress_now = [](Engine::Impl& vci) {
-    const Guard guard(vci);
-    vci.progress();
-  };
-  std::uint64_t seen = 0;
-  for (;;) {
-    shared.for_each(check_for_lost);
-    shared.run_control();
-    long_wait.note(now_ns());
-    {
-      const Guard guard(vci());
-      seen = num_completed;
-    }
-    for (unsigned i = 0; i < kCopyRound && has_work(seen); ++i) {
-      poll();
-      progress_others();
-      if (condition()) return;
-      if (crowded) sched_yield();
-    }
-    const std::uint32_t armed = arm_doorbell(sleeping);
-    // Not poll(): the thread that holds the lock may be sending, and poll nothing.
-    shared.for_each(progress_now);
-    shared.run_control();
-    {
-      const Guard guard(vci());
-      seen = num_completed;
-    }
-    run_background(true);
-    // A condition that makes progress of its own, as a probe does, may let the background go on.
-    const bool done = condition();
-    if (!done && !has_work(seen)) {
-      if (has_remote.load(std::memory_order_acquire)) fabrics->watcher()->arm(sleeping);
-      sleep.sleep(sleeping, armed,
-                  std::min<std::uint64_t>(longest_sleep_us(fence_works), awaited.sleep_us));
-      poll();
-    }
-    // Other threads may have armed it: then it stays armed, at the cost of one needless wake.
-    if (!threaded) sleeping.fetch_and(~kDoorbellArmed, std::memory_order_relaxed);
-    if (done || condition()) return;
-  }
+  Wait wait(vci(), condition, everywhere, awaited);
+  if (polls && !crowded && wait.spin()) return;
+  if (polls && wait.yield()) return;
+  wait.sleep();
 }
 
 void Engine::idle() {

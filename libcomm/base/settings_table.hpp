@@ -80,7 +80,7 @@ WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,
              "a lane's ring once its writer has waited for room")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes, expert,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
-WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "64K", bytes, expert,
+WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "8K", bytes, expert,
              "the longest message that travels inside the ring; a longer one is a rendezvous "
              "(RTS, CTS, FIN) and is copied straight into the receiver's buffer")
 WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes, expert,

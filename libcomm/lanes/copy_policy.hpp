@@ -19,7 +19,7 @@ namespace weft {
 struct CopyPolicy {
   // Long enough for processors to take over whole lines without reading them first, which they do
   // from some KiB on, and short enough for a second-level cache (docs/design/tried.md).
-  static constexpr std::size_t kPieceBytes = 8192;
+  static constexpr std::size_t kPieceBytes = 4096;
   // Both sides of a shared copy claim pieces of this size.
   static constexpr std::size_t kSharedPieceBytes = 128 * 1024;
   static constexpr std::size_t kSharedMinBytes = 32 * 1024;

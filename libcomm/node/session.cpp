@@ -356,7 +356,7 @@ void Session::try_another_device() {
 
 void Session::note_away(std::uint64_t now) {
   std::lock_guard lock(lock_);
-  if (link_.is_up()) link_.note_received(now);
+  link_.restart_wait(now);
 }
 
 std::uint64_t Session::unreachable_ns(std::uint64_t now) {

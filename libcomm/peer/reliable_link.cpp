@@ -42,6 +42,7 @@ void ReliableLink::set_opened(fabric::Link& link) {
   link_ = &link;
   linked_at_ns_ = now_ns();
   is_opener_ = true;
+  if (state_ == State::connecting) peer_opens_ = false;
   ++num_openings_;
 }
 
@@ -50,6 +51,7 @@ bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
   link_ = &link;
   linked_at_ns_ = now_ns();
   is_opener_ = false;
+  if (state_ == State::connecting) peer_opens_ = true;
   if (!resume(received)) return false;
   wants_resume_ = true;
   owner_.make_busy();
@@ -82,6 +84,7 @@ bool ReliableLink::lose() {
   const Update update(*this);
   if (state_ == State::lost) return false;
   state_ = State::lost;
+  wants_resume_ = false;
   knock_ = {};
   backlog_.clear();
   resend_ = {};
@@ -226,9 +229,10 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
   if (head.kind != Kind::ping) note_sign_of_life(now_ns);
   bool is_new = true;
   if (retains()) {
-    if (head.kind == Kind::resume && is_opener_ && state_ != State::up) {
+    if (head.kind == Kind::resume && is_opener_ &&
+        (state_ == State::connecting || state_ == State::broken)) {
       if (!resume(head.acked)) return Received::corrupt;
-      state_ = State::up;
+      come_up();
       owner_.make_busy();
       return Received::up;
     }
@@ -254,7 +258,7 @@ bool ReliableLink::pump() {
     Head head{.kind = Kind::resume, .acked = num_received_};
     if (endpoint_->message(*link_, as_bytes(head), {}) == Code::ok) {
       wants_resume_ = false;
-      state_ = State::up;
+      come_up();
       is_up_now = true;
     } else {
       owner_.make_busy();
@@ -301,7 +305,7 @@ ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t tim
   if (!is_first || now > began_ns_ + patience / 4) {
     ask_host(now, patience / 4);
     // A firewall may refuse this side, and let the peer open links: then that one's comes.
-    const std::uint64_t grace_ns = is_opener_ ? kLastWordsNs : kLastWordsNs + patience / 2;
+    const std::uint64_t grace_ns = peer_opens_ ? kLastWordsNs + patience / 2 : kLastWordsNs;
     if (refused_ns_ != 0 && now > std::max(refused_ns_, broken_since_ns_) + grace_ns)
       return Due::ended;
   }
@@ -317,21 +321,20 @@ ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t tim
 
 ReliableLink::Due ReliableLink::tick_up(std::uint64_t now, std::uint64_t timeout_ns, bool waits) {
   const std::uint64_t patience = patience_of(timeout_ns);
-  // A ring that is full whenever a ping would go is not silence.
-  if (std::exchange(has_room_again_, false)) last_received_ns_ = now;
-  if (!waits && !was_sent_) last_received_ns_ = now;
-  if (now <= last_received_ns_ + patience / 2) {
+  // A ring that is full whenever a ping would go is not silence, nor is it if nothing is awaited.
+  if (std::exchange(has_room_again_, false) || (!waits && !was_sent_)) note_received(now);
+  const std::uint64_t last_ns = last_received_ns();
+  if (now <= last_ns + patience / 2) {
     if (knock_.is_asking()) knock_ = {};
     return Due::nothing;
   }
-  if (now > last_received_ns_ + timeout_ns) return Due::gone;
+  if (now > last_ns + timeout_ns) return Due::gone;
   if (retains()) {
     ask_host(now, patience / 2);
     // The process has ended, or the link must go another way: its end shows which.
-    if (refused_ns_ > last_received_ns_ && now > refused_ns_ + kLastWordsNs) return Due::stalled;
+    if (refused_ns_ > last_ns && now > refused_ns_ + kLastWordsNs) return Due::stalled;
     const bool is_busy = listens_ns_ != 0 && now < listens_ns_ + patience;
-    if (last_asked_ns_ > last_received_ns_ &&
-        now > last_received_ns_ + (is_busy ? kBusyFactor : 1) * patience)
+    if (last_asked_ns_ > last_ns && now > last_ns + (is_busy ? kBusyFactor : 1) * patience)
       return Due::stalled;
   }
   if (now > last_asked_ns_ + patience / 2) {

@@ -76,8 +76,9 @@ class ReliableLink {
   // Takes a link that the peer opened, having received so many messages. False: the number is not
   // valid. Nothing can be posted on it before on_incoming() has returned; pump() continues.
   [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
+  // Where links do not break.
   void set_up() {
-    state_ = State::up;
+    if (state_ == State::connecting) come_up();
     update_clear();
   }
   // Gives up the link, which the caller closes without the lock; null: there is no link.
@@ -119,14 +120,19 @@ class ReliableLink {
   }
 
   Received receive(const Head& head, std::size_t bytes, std::uint64_t now_ns);
-  void note_received(std::uint64_t now_ns) { last_received_ns_ = now_ns; }
+  // Any thread.
+  void note_received(std::uint64_t now_ns) noexcept {
+    last_received_ns_.store(now_ns, std::memory_order_relaxed);
+  }
   void note_sign_of_life(std::uint64_t now_ns) {
-    last_received_ns_ = now_ns;
+    note_received(now_ns);
     was_sent_ = false;
   }
-  // Silence counts anew, also that before the first link and since the last one.
+  // Silence counts anew, also that before the first link and since the last one: this process could
+  // not have heard the peer.
   void restart_wait(std::uint64_t now_ns) {
-    last_received_ns_ = began_ns_ = now_ns;
+    note_received(now_ns);
+    began_ns_ = now_ns;
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
   }
   // The peer's host says that no process is there.
@@ -147,8 +153,11 @@ class ReliableLink {
 
   // Of a broken link. Silence before the break counts, too.
   std::uint64_t silent_since_ns() const {
-    return last_received_ns_ != 0 ? std::min(broken_since_ns_, last_received_ns_)
-                                  : broken_since_ns_;
+    const std::uint64_t last = last_received_ns();
+    return last != 0 ? std::min(broken_since_ns_, last) : broken_since_ns_;
+  }
+  std::uint64_t last_received_ns() const noexcept {
+    return last_received_ns_.load(std::memory_order_relaxed);
   }
   bool retains() const { return endpoint_->limits().breaks; }
   // Updates is_clear() at the end of what may change it.
@@ -166,6 +175,10 @@ class ReliableLink {
   Due tick_broken(std::uint64_t now_ns, std::uint64_t timeout_ns, bool opens);
   Due tick_up(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits);
   void ask_host(std::uint64_t now_ns, std::uint64_t period_ns);
+  void come_up() {
+    state_ = State::up;
+    peer_opens_ = !is_opener_;
+  }
   void send_unsent();
   void send_ack();
   void note_acknowledged();  // a message has carried num_received_
@@ -178,6 +191,9 @@ class ReliableLink {
   fabric::Link* link_ = nullptr;
   State state_ = State::connecting;
   bool is_opener_ = false;  // of the link
+  // The peer can open links to this side: it opened the one that was up last, or before that began
+  // the last one.
+  bool peer_opens_ = true;
   bool is_held_ = false;
   std::atomic<bool> is_clear_{false};
   Ack ack_ = Ack::none;
@@ -196,7 +212,9 @@ class ReliableLink {
   bool was_sent_ = false, was_full_ = false, has_room_again_ = false;
 
   std::uint64_t began_ns_;
-  std::uint64_t last_received_ns_ = 0, last_asked_ns_ = 0;
+  // relaxed: written without the caller's lock, too, where requests end.
+  std::atomic<std::uint64_t> last_received_ns_{0};
+  std::uint64_t last_asked_ns_ = 0;
   std::uint64_t linked_at_ns_ = 0;  // when the current link began
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
   unsigned num_openings_ = 0;  // since it was up

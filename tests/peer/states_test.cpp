@@ -229,6 +229,16 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
          CHECK(peer.link.link() == nullptr);
          return std::string();
        }},
+      {"this process was away for the timeout",
+       [](Peer& peer) {
+         peer.link.restart_wait(peer.now += kTimeoutNs + 1);
+         return peer.tick(1);
+       }},
+      {"a quarter of the timeout without an answer",
+       [](Peer& peer) {
+         peer.link.set_opened(peer.second);
+         return peer.tick(kTimeoutNs / 4 + 1);
+       }},
       {"half of the timeout without an answer",
        [](Peer& peer) {
          peer.link.set_opened(peer.second);
@@ -315,4 +325,22 @@ TEST_CASE("every row of the table of a peer's states holds") {
   }
   CHECK(states.size() == 4);
   CHECK(used.size() == events().size());
+}
+
+TEST_CASE("who may be opened to by its peer believes a host that refuses later") {
+  Peer peer("connecting");
+  REQUIRE(peer.link.take(peer.first, 0));
+  peer.poll();
+  REQUIRE(peer.link.is_up());
+  peer.listen_at(Listener().address());  // a firewall, or a process that has ended
+  REQUIRE(peer.link.drop(peer.now) == &peer.first);
+  // Its own tries change nothing about that.
+  peer.link.set_opened(peer.second);
+  std::uint64_t passed = 0;
+  for (std::string due = "nothing"; due != "ended"; passed += kTimeoutNs / 64) {
+    REQUIRE(passed < kTimeoutNs);
+    due = peer.tick(kTimeoutNs / 64);
+    if (due == "stalled") REQUIRE(peer.link.drop(peer.now) == &peer.second);
+  }
+  CHECK(passed > kTimeoutNs / 4);
 }

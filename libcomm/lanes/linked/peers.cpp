@@ -409,7 +409,7 @@ void RemoteLanes::tick() {
     return mirror->under_way == 0 && (!mirror->was_cut_off || mirror->registered_bytes > 0);
   });
   if (was_away)
-    for (RankPeer* peer : known_) peer->link.note_received(now_ns_);
+    for (RankPeer* peer : known_) peer->link.restart_wait(now_ns_);
   for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs,
                                          std::min(timeout_ns_, kLookAtAllNs));
        left > 0; --left) {

@@ -50,6 +50,13 @@ Status direct_gather(ShmTeam& team, const void* send, void* receive, std::size_t
 Status direct_scatter(ShmTeam& team, const void* send, void* receive, std::size_t bytes, int root);
 Status direct_allgather(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
 Status direct_alltoall(ShmTeam& team, const void* send, void* receive, std::size_t bytes);
+// Only for a pair (direct_reduce.cpp).
+Status direct_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                     const Reduction& op, int root);
+Status direct_allreduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
+                        const Reduction& op);
+Status direct_reduce_scatter(ShmTeam& team, const void* input, void* receive,
+                             const std::size_t* counts, const Reduction& op);
 
 // The code for the kernel's refusal of the last copy.
 inline Code copy_failure() noexcept {

@@ -4,29 +4,12 @@
 //
 // A copy that fails does not end the protocol, or the others would wait for ever; it is reported at
 // the end.
+#include "coll/shm/direct.hpp"
+
 #include "coll/shm/collectives.hpp"
 
 namespace weft::coll {
 namespace {
-
-std::uint64_t address_of(const void* data) noexcept {
-  return reinterpret_cast<std::uintptr_t>(data);
-}
-
-bool expose(ShmTeam& team, const void* data) {
-  Cell* own = team.open_cell();
-  if (own == nullptr) return false;
-  const std::uint64_t address = address_of(data);
-  std::memcpy(own->data, &address, sizeof address);
-  team.publish(own);
-  return true;
-}
-
-std::uint64_t exposed(ShmTeam& team, int member) noexcept {
-  std::uint64_t address;
-  std::memcpy(&address, team.cell(member).data, sizeof address);
-  return address;
-}
 
 bool wait_for_readers(ShmTeam& team, int owner) {
   for (int r = 0; r < team.size(); ++r)
@@ -85,7 +68,7 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_bl
   team.begin();
   Cell* own = team.open_cell();
   if (own == nullptr) return Code::peer_lost;
-  const std::uint64_t address = address_of(exposed_here);
+  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(exposed_here));
   std::memcpy(own->data, &address, sizeof address);
   team.publish_and_ring(own);
   if (!team.wait_for_all()) return Code::peer_lost;

@@ -26,6 +26,11 @@ void reduce_slots(ShmTeam& team, std::byte* into, int first, int last, std::size
     op.apply(slot(team, r, slot_bytes) + offset, into, count, op.argument);
 }
 
+// A pair reduces long vectors by the kernel's copies.
+bool is_direct(const ShmTeam& team, std::size_t bytes) noexcept {
+  return team.is_pair() && bytes >= team.direct_min_bytes();
+}
+
 // Crowded: the member that arrives last reduces all vectors; the others only fetch the result.
 Status allreduce_by_last(ShmTeam& team, const void* input, void* receive, std::size_t count,
                          const Reduction& op) {
@@ -104,6 +109,7 @@ Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_
   constexpr std::size_t kPartsMin = 4096;
   constexpr std::size_t kPartsPiece = 128 * 1024;
   const std::size_t total = count * op.element_bytes;
+  if (is_direct(team, total)) return direct_allreduce(team, input, receive, count, op);
   const bool parts = !team.is_crowded() && total >= kPartsMin;
   const std::size_t most = piece_count(parts ? kPartsPiece : team.piece_bytes(), op);
   const auto one = team.is_crowded()           ? allreduce_by_last
@@ -121,6 +127,8 @@ Status shm_allreduce(ShmTeam& team, const void* input, void* receive, std::size_
 Status shm_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                   const Reduction& op, int root) {
   const int n = team.size();
+  if (is_direct(team, count * op.element_bytes))
+    return direct_reduce(team, input, receive, count, op, root);
   // Shorter pieces than elsewhere: the root starts earlier, and both its vector and a piece stay in
   // its first-level cache.
   constexpr std::size_t kMostBytes = 8 * 1024;
@@ -166,8 +174,12 @@ Status shm_reduce_scatter(ShmTeam& team, const void* input, void* receive,
                           const std::size_t* counts, const Reduction& op) {
   const int n = team.size(), me = team.rank();
   const std::size_t unit = op.element_bytes;
-  std::size_t longest = 0;
-  for (int r = 0; r < n; ++r) longest = std::max(longest, counts[r]);
+  std::size_t longest = 0, total = 0;
+  for (int r = 0; r < n; ++r) {
+    longest = std::max(longest, counts[r]);
+    total += counts[r];
+  }
+  if (is_direct(team, total * unit)) return direct_reduce_scatter(team, input, receive, counts, op);
   // In each round a piece of every member's part: a slot holds n of them.
   const std::size_t most = piece_count(std::min(kBankBytes / index(n), team.piece_bytes()), op);
   for (std::size_t first = 0; first < longest; first += most) {

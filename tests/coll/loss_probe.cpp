@@ -34,6 +34,10 @@ Status call(coll::Team& team, const char* name, std::vector<int>& a, std::vector
   if (std::strcmp(name, "bcast_0") == 0) return bcast(team, a.data(), bytes, 0);
   if (std::strcmp(name, "allreduce") == 0) return allreduce(team, a.data(), b.data(), 1000, op);
   if (std::strcmp(name, "reduce") == 0) return reduce(team, a.data(), b.data(), 1000, op, 0);
+  if (std::strcmp(name, "reduce_scatter") == 0) {
+    const std::vector<std::size_t> counts(a.size() / 1000, 1000);
+    return reduce_scatter(team, a.data(), b.data(), counts.data(), op);
+  }
   if (std::strcmp(name, "gather") == 0) return gather(team, a.data(), b.data(), bytes, 0);
   if (std::strcmp(name, "scatter") == 0) return scatter(team, b.data(), a.data(), bytes, 0);
   if (std::strcmp(name, "allgather") == 0) return allgather(team, a.data(), b.data(), bytes);

@@ -25,5 +25,20 @@ TEST_CASE("the death of a member ends collectives with peer_lost") {
       }
 }
 
+// From here to the user's memory of the one that dies, and back.
+TEST_CASE("the death of a member ends collectives that copy directly with peer_lost") {
+  for (const char* ranks : {"2", "3"})
+    for (const char* call : {"bcast", "allreduce", "reduce", "reduce_scatter", "gather", "scatter",
+                             "allgather", "alltoall"}) {
+      INFO(call << ", " << ranks << " ranks");
+      std::string expected;
+      for (int i = 1; i < std::atoi(ranks); ++i) expected += "peer_lost\n";
+      check_in_time({std::getenv("WEFTRUN"), "-n", ranks, "--on-death", "continue",
+                     std::getenv("LOSS_PROBE"), call},
+                    {{"WEFT_COLL_DIRECT_MIN_BYTES", "1"}, {"WEFT_COLL_CROWDED", "no"}}, 20'000,
+                    128 + 9, expected);
+    }
+}
+
 }  // namespace
 }  // namespace weft::testing

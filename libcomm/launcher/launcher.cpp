@@ -17,6 +17,7 @@
 
 #include "base/os/descriptor.hpp"
 #include "base/os/host_name.hpp"
+#include "base/os/own_program.hpp"
 #include "base/settings.hpp"
 #include "base/wait.hpp"
 #include "job/boards.hpp"
@@ -58,12 +59,6 @@ std::string random_key() {
   std::string key;
   for (unsigned char byte : bytes) key += fmt::format("{:02x}", byte);
   return key;
-}
-
-std::string own_path() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  return length <= 0 ? std::string() : std::string(path, static_cast<std::size_t>(length));
 }
 
 // Checks that so many can be opened. A server short of them for its ranks could not distinguish
@@ -302,7 +297,7 @@ Status Launcher::agent_command(const std::string& host, std::vector<std::string>
   }
   if (command.empty()) return {Code::bad_setting, "WEFT_LAUNCH names no command"};
   if (!named) command.push_back(host);
-  const std::string agent = options_.agent.empty() ? own_path() : options_.agent;
+  const std::string agent = options_.agent.empty() ? own_program() : options_.agent;
   // ssh hands the words to a shell, other commands do not: no quoting would suit both.
   const auto plain = [](unsigned char c) {
     return isalnum(c) || strchr("/._-+,=@:", static_cast<char>(c)) != nullptr;
@@ -377,7 +372,7 @@ void Launcher::check_joined() {
 Status Launcher::spawn(std::vector<std::string> environment, std::vector<std::string> words,
                        int& id) {
   if (ending_) return {Code::cancelled, "the job is ending"};
-  std::vector<std::string> command = {own_path()};
+  std::vector<std::string> command = {own_program()};
   const auto add = [&command](const char* option, const std::string& value) {
     if (!value.empty()) command.insert(command.end(), {option, value});
   };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/nearest_name.hpp"
+#include "base/os/own_program.hpp"
 #include "job/rendezvous_wire.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/options/table.hpp"
@@ -88,7 +89,7 @@ Status parse_program(int argc, const char* const* argv, int& i, Options& options
 // A command that is installed beside this one; not installed, it lies where it is built.
 std::string companion(const std::string& name) {
   std::error_code error;
-  const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const auto here = std::filesystem::path(own_program()).parent_path();
   const auto built = here / ".." / name / name;
   const bool is_installed = std::filesystem::exists(here / name, error);
   return (is_installed ? here / name : built.lexically_normal()).string();

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/os/own_program.hpp"
 #include "mcast/copy/hosts.hpp"
 #include "mcast/copy/listen.hpp"
 #include "mcast/copy/receiver.hpp"
@@ -86,10 +87,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "weft-copy: {}\n", text);
     return 2;
   };
-  char self[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
-  if (length <= 0) return refuse("cannot read /proc/self/exe: is /proc mounted?");
-  options.program.assign(self, static_cast<std::size_t>(length));
+  options.program = weft::own_program();
+  if (options.program.empty()) return refuse("cannot read /proc/self/exe: is /proc mounted?");
   if (!reach.empty() || !listening.empty() || !listen_options.address.empty()) {
     if (options.secret_file.empty()) return refuse("--listen and --listening need --secret-file");
     options.secret = weft::copy::read_secret(options.secret_file);

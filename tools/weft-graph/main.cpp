@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "base/os/own_program.hpp"
 #include "commands.hpp"
 #include "graph/common/agree.hpp"
 #include "tools/cli/cli.hpp"
@@ -223,7 +224,7 @@ class Reporter {
 // Returns only on failure.
 int become_paper(const std::vector<std::string>& arguments) {
   std::error_code failed;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::filesystem::path self = weft::own_program();
   const std::filesystem::path installed =
       self.parent_path().parent_path() / "libexec/weft/graph-paper/weft-graph-paper";
   std::string program =

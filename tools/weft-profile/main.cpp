@@ -10,16 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "base/os/own_program.hpp"
 #include "tools/cli/cli.hpp"
 
 namespace {
 
 // Returns the path of the library beside this command: installed, or in the build folder.
 std::string library() {
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  for (const auto& path : {here / "../lib/libweft_profile.so", here / "libweft_profile.so"})
-    if (std::filesystem::exists(path)) return std::filesystem::canonical(path).string();
-  return {};
+  return weft::beside_own_program({"../lib/libweft_profile.so", "libweft_profile.so"});
 }
 
 }  // namespace

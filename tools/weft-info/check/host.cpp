@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/os/own_program.hpp"
 #include "base/wait.hpp"
 
 namespace weft::check {
@@ -24,12 +24,6 @@ namespace {
 constexpr std::uint64_t kLeaveNs = 4'000'000'000, kKillNs = 8'000'000'000;
 constexpr int kLookMs = 100;  // for is_interrupted
 constexpr std::size_t kMostComplaints = 4000;
-
-std::string own_path() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  return length <= 0 ? "weft-info" : std::string(path, static_cast<std::size_t>(length));
-}
 
 // Installed it stands beside weft-info, else where it is built.
 std::string weftrun_beside(const std::string& own) {
@@ -70,7 +64,9 @@ void Host::stop() {
 }
 
 Status Host::start() {
-  const std::string own = own_path(), weftrun = weftrun_beside(own);
+  std::string own = own_program();
+  if (own.empty()) own = "weft-info";
+  const std::string weftrun = weftrun_beside(own);
   const std::vector<std::string> words = {weftrun, "--quiet", "--hosts", name_, "-n",
                                           "1",     "--bind",  "none",    own,   "--serve-check"};
   std::vector<char*> pointers;

@@ -34,19 +34,15 @@ bool Session::on_resolve(const ResolveMessage& message) {
       if (sodium_memcmp(item.secret.data(), parts.secret.data(), item.secret.size()) == 0 &&
           (item.only == 0 || item.only == theirs_.generation))
         grant = &item;
-  std::uint32_t index = 0;
-  while (index < granted_.size() && granted_[index].region != nullptr) ++index;
-  if (grant == nullptr || index >= kMaxHandles) {
+  if (grant == nullptr || granted_.size() >= kMaxHandles) {
     std::lock_guard lock(lock_);
     post_control(answer);
     return true;
   }
-  if (index == granted_.size()) granted_.emplace_back();
-  const auto num_uses = static_cast<std::uint16_t>(granted_[index].num_uses + 1);
-  granted_[index] = {region, grant->rights, false, num_uses};
+  granted_.make_room();
   ++region->num_users;
   answer.code = 0;
-  answer.handle = index | static_cast<std::uint32_t>(num_uses) << 16;
+  answer.handle = granted_.add({region, grant->rights});
   answer.bytes = region->bytes;
   answer.rights = grant->rights;
 
@@ -100,18 +96,10 @@ bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::ui
   return true;
 }
 
-Session::Granted* Session::find_granted(std::uint32_t handle) {
-  const std::size_t index = handle & 0xffff;
-  if (index >= granted_.size() || granted_[index].region == nullptr ||
-      granted_[index].num_uses != handle >> 16)
-    return nullptr;
-  return &granted_[index];
-}
-
 std::byte* Session::find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) {
   code = Code::not_permitted;
   if (range.key > ~std::uint32_t{0}) return nullptr;
-  const Granted* found = find_granted(static_cast<std::uint32_t>(range.key));
+  const Granted* found = granted_.find(static_cast<std::uint32_t>(range.key));
   if (found == nullptr) return nullptr;
   const Region& region = *found->region;
   if (region.is_withdrawn || (found->rights & rights) != rights) return nullptr;
@@ -122,30 +110,19 @@ std::byte* Session::find_shared(const RemoteRange& range, std::uint32_t rights, 
 }
 
 bool Session::on_let_go(std::uint32_t handle) {
-  Granted* found = find_granted(handle);
-  if (found == nullptr) return false;
-  --found->region->num_users;
-  found->region = nullptr;
-  found->is_withdrawn = false;
+  if (granted_.find(handle) == nullptr) return false;
+  --granted_.remove(handle).region->num_users;
   return true;
 }
 
 void Session::withdraw(const std::shared_ptr<Region>& region) {
-  for (std::uint32_t index = 0; index < granted_.size(); ++index) {
-    Granted& granted = granted_[index];
-    if (granted.region != region || granted.is_withdrawn) continue;
+  granted_.for_each([&](std::uint32_t handle, Granted& granted) {
+    if (granted.region != region || granted.is_withdrawn) return;
     granted.is_withdrawn = true;
-    const std::uint32_t handle = index | static_cast<std::uint32_t>(granted.num_uses) << 16;
     HandleMessage message{{.kind = Kind::withdrawn, .id = handle}};
     std::lock_guard lock(lock_);
     post_control(message);
-  }
-}
-
-void Session::drop_grants() {
-  for (Granted& granted : granted_)
-    if (granted.region != nullptr) --granted.region->num_users;
-  granted_.clear();
+  });
 }
 
 }  // namespace weft::transport

@@ -434,7 +434,8 @@ void Session::lose(Code code, std::string_view why) noexcept {
       }
     num_sends_ = 0;
   }
-  drop_grants();
+  granted_.for_each([](std::uint32_t, Granted& granted) { --granted.region->num_users; });
+  granted_ = {};
   if (connection_ != nullptr) transport_.bootstrap_.close(*std::exchange(connection_, nullptr));
   transport_.forget(*this);
   finished.finish_all();

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/slots.hpp"
 #include "base/spin_lock.hpp"
 #include "base/stats.hpp"
 #include "node/rails.hpp"
@@ -88,10 +89,9 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
  private:
   friend class Transport;
   struct Granted {
-    std::shared_ptr<Region> region;  // null: free
+    std::shared_ptr<Region> region;
     std::uint32_t rights = 0;
     bool is_withdrawn = false;
-    std::uint16_t num_uses = 0;  // of this place; the upper half of the handle
   };
 
   // session.cpp; under lock_.
@@ -180,10 +180,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   bool on_resolve(const ResolveMessage& message);
   static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
                              fabric::Key& key);
-  Granted* find_granted(std::uint32_t handle);
   std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
   bool on_let_go(std::uint32_t handle);
-  void drop_grants();
 
   Transport& transport_;
   SpinLock lock_;
@@ -220,7 +218,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   std::vector<std::byte> assembled_;  // of a long message
   std::uint64_t assembled_total_ = 0;
 
-  std::vector<Granted> granted_;
+  Slots<Granted> granted_;  // by handle
 
   peer::Connection* connection_;
   peer::NodeAddress theirs_;

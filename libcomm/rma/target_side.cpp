@@ -38,40 +38,23 @@ bool TargetSide::on_message(Kind kind, fabric::Bytes bytes, AccessRequest*& ende
 
 // The initiator's side.
 
-// The lower half is the index in asked_, from 1 on; the upper half distinguishes its successive
-// users.
-Code TargetSide::give_id(AccessRequest& request) {
-  if (num_asked_ == kMaxAsked) return Code::again;
-  auto place = std::ranges::find(asked_, nullptr, &Asked::request);
-  if (place == asked_.end()) {
-    const Code code = or_no_memory([&] { asked_.emplace_back(); });
-    if (code != Code::ok) return code;
-    place = asked_.end() - 1;
-  }
-  place->request = &request;
-  ++num_asked_;
-  request.id = static_cast<std::uint32_t>(place - asked_.begin() + 1) |
-               static_cast<std::uint32_t>(++place->num_uses) << 16;
-  return Code::ok;
-}
-
-AccessRequest* TargetSide::find(std::uint32_t id) const {
-  const std::size_t place = (id & 0xffff) - 1;
-  AccessRequest* request = place < asked_.size() ? asked_[place].request : nullptr;
-  return request != nullptr && request->id == id ? request : nullptr;
+AccessRequest* TargetSide::find(std::uint32_t id) {
+  AccessRequest** found = asked_.find(id);
+  return found != nullptr ? *found : nullptr;
 }
 
 void TargetSide::drop(AccessRequest& request) {
   if (request.id == 0) return;
-  asked_[(request.id & 0xffff) - 1].request = nullptr;
-  --num_asked_;
-  request.id = 0;
+  asked_.remove(std::exchange(request.id, 0));
   request.is_asked = false;
 }
 
 Code TargetSide::post(AccessRequest& request, const RemoteRange& range) {
   if (request.id == 0) {
-    if (const Code code = give_id(request); code != Code::ok) return code;
+    if (asked_.size() == kMaxAsked) return Code::again;
+    const Code code = or_no_memory([&] { asked_.make_room(); });
+    if (code != Code::ok) return code;
+    request.id = asked_.add(&request);
   }
   Code code = request.refused;
   if (is_atomic(request.access)) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/slots.hpp"
 #include "peer/reliable_link.hpp"
 #include "rma/access.hpp"
 
@@ -51,10 +52,6 @@ class TargetSide {
   // A bound, so that two that ask each other for much do not fill the link in both directions.
   static constexpr std::size_t kMaxAsked = 256;
 
-  struct Asked {
-    AccessRequest* request = nullptr;  // null: free
-    std::uint16_t num_uses = 0;        // the upper half of the id
-  };
   struct Answer {  // a get
     std::uint32_t id;
     RemoteRange rest;
@@ -65,15 +62,13 @@ class TargetSide {
   bool on_atomic(const AtomicMessage& message);
   bool on_data(const Head& message, fabric::Bytes data, AccessRequest*& ended);
   bool on_done(const DoneMessage& message, AccessRequest*& ended, Code& code);
-  Code give_id(AccessRequest& request);
-  AccessRequest* find(std::uint32_t id) const;
+  AccessRequest* find(std::uint32_t id);
   bool send(Answer& answer);
   void send_done(std::uint32_t id, Code code, std::uint64_t previous = 0);
 
   ReliableLink& link_;
   Memory& memory_;
-  std::vector<Asked> asked_;
-  std::size_t num_asked_ = 0;
+  Slots<AccessRequest*> asked_;  // by id
   std::vector<Answer> answers_;  // that the link has not taken
 };
 

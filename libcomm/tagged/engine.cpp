@@ -479,7 +479,9 @@ std::string Engine::describe(const Request& request) const {
 bool Engine::Impl::all_out() noexcept {
   bool all = blocked.empty() && copies.empty();
   // The receiver gets the data of other RTS by itself.
-  sends.for_each([&all](const Request& request) { all = all && request.packer == nullptr; });
+  sends.for_each([&all](std::uint64_t, const Request* request) {
+    all = all && request->packer == nullptr;
+  });
   return all;
 }
 

@@ -207,7 +207,7 @@ void Losses::acknowledge(std::uint32_t context, std::span<const int> acknowledge
   for (const Peer& peer : peers)
     if (peer.incoming != nullptr) resume(*peer.incoming);
   for (const RendezvousCopy& copy : copies) resume(*copy.request);
-  receives.for_each(resume);
+  receives.for_each([&](std::uint64_t, Request* request) { resume(*request); });
 }
 
 bool Losses::is_revoked(std::uint32_t context) const noexcept {

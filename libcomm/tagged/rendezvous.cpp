@@ -18,40 +18,18 @@
 #include "weft/copy.hpp"
 
 namespace weft::tagged {
+namespace {
 
 // Copied between two looks at the rings by a side that copies alone.
 constexpr std::uint64_t kAloneBytes = 4 * CopyPolicy::kSharedPieceBytes;
 
-void RequestTable::make_room() {
-  if (!free_.empty()) return;
-  weft::make_room(slots_);
-  if (free_.capacity() <= slots_.size()) free_.reserve(slots_.capacity());
+// Returns null if the number is not in use or belongs to another peer.
+Request* find_request(RequestTable& table, std::uint64_t id, const Peer& peer) noexcept {
+  Request** found = table.find(id);
+  return found != nullptr && (*found)->peer == peer.rank ? *found : nullptr;
 }
 
-std::uint64_t RequestTable::add(Request& request) noexcept {
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-    slots_.emplace_back();
-  }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  slots_[index].request = &request;
-  return std::uint64_t{slots_[index].generation} << 32 | index;
-}
-
-Request* RequestTable::find(std::uint64_t id, int peer) const noexcept {
-  const auto index = static_cast<std::uint32_t>(id);
-  if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
-  Request* request = slots_[index].request;
-  return request != nullptr && request->peer == peer ? request : nullptr;
-}
-
-void RequestTable::remove(std::uint64_t id) noexcept {
-  const auto index = static_cast<std::uint32_t>(id);
-  slots_[index].request = nullptr;
-  ++slots_[index].generation;
-  free_.push_back(index);
-}
+}  // namespace
 
 bool Rendezvous::make_room(Peer& peer) noexcept {
   return or_no_memory([&] {
@@ -88,7 +66,7 @@ bool Rendezvous::send_rts(Peer& peer, Request& request) {
       shared.notify({Notice::Kind::shared, peer.rank, request.buffer, request.length});
     request.stream_id = number_of(memory);
   }
-  request.id = sends.add(request);
+  request.id = sends.add(&request);
   request.phase = kRtsSent;
   const Rts message{request.length, memory.address, request.id, memory.region, memory.extra};
   std::memcpy(to, &message, sizeof message);
@@ -201,7 +179,7 @@ void Rendezvous::send_cts_to_copy(Peer& peer, RendezvousCopy& copy) {
 void Rendezvous::send_cts_to_stream(RendezvousCopy& copy) {
   Request& request = *copy.request;
   request.progress_bytes = 0;
-  request.id = receives.add(request);
+  request.id = receives.add(&request);
   Control control{kCts, 0, sizeof(Cts), {}};
   control.cts = {copy.length, 0, copy.send_id, request.id, kStreamed, 0};
   enqueue(peer(copy.peer), control);
@@ -211,7 +189,7 @@ void Rendezvous::on_cts(Peer& peer, const Entry& entry) {
   Cts cts;
   if (entry.length != sizeof cts) return vci().broken(peer, "the length of a CTS");
   std::memcpy(&cts, entry.data, sizeof cts);
-  Request* request = sends.find(cts.send_id, peer.rank);
+  Request* request = find_request(sends, cts.send_id, peer);
   if (request == nullptr || cts.length > request->length)
     return vci().broken(peer, "the number of a message");
   SharedCopy* record = nullptr;
@@ -244,7 +222,7 @@ void Rendezvous::on_cts(Peer& peer, const Entry& entry) {
 
 // The peer does not access the data of an RTS any more.
 void Rendezvous::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
-  Request* request = sends.find(send_id, peer.rank);
+  Request* request = find_request(sends, send_id, peer);
   if (request == nullptr) return vci().broken(peer, "the number of a message");
   sends.remove(send_id);
   end_share(*request);
@@ -253,7 +231,7 @@ void Rendezvous::complete_rts(Peer& peer, std::uint64_t send_id, Code code) {
 }
 
 void Rendezvous::on_stream(Peer& peer, const Entry& entry) {
-  Request* request = receives.find(entry.immediate, peer.rank);
+  Request* request = find_request(receives, entry.immediate, peer);
   const std::uint64_t wanted =
       request == nullptr ? 0 : std::min<std::uint64_t>(request->received, request->length);
   if (request == nullptr || entry.length > wanted - request->progress_bytes)
@@ -300,8 +278,8 @@ void Rendezvous::revoke_sends(std::uint32_t context) {
   // The table may grow while the peers are asked.
   std::vector<Request*> waiting;
   (void)or_no_memory([&] {
-    sends.for_each([&](Request& request) {
-      if (request.context == context && request.phase == kRtsSent) waiting.push_back(&request);
+    sends.for_each([&](std::uint64_t, Request* request) {
+      if (request->context == context && request->phase == kRtsSent) waiting.push_back(request);
     });
   });
   for (Request* request : waiting) {
@@ -323,11 +301,11 @@ void Rendezvous::on_withdraw(Peer& peer, const Entry& entry) {
 
 void Rendezvous::lose_rendezvous(Peer& peer) {
   const auto fail_all = [&](RequestTable& table) {
-    table.for_each([&](Request& request) {
-      if (request.peer != peer.rank) return;
-      table.remove(request.id);
-      if (!request.is_receive) end_share(request);
-      complete(request, Code::peer_lost);
+    table.for_each([&](std::uint64_t id, Request* request) {
+      if (request->peer != peer.rank) return;
+      table.remove(id);
+      if (!request->is_receive) end_share(*request);
+      complete(*request, Code::peer_lost);
     });
   };
   fail_all(sends);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/slots.hpp"
 #include "tagged/sending.hpp"
 
 namespace weft::tagged {
@@ -34,29 +35,7 @@ struct Gets {
 };
 
 // Requests that a peer refers to by number.
-class RequestTable {
- public:
-  // Guarantees that the next add and any remove do not allocate.
-  void make_room();
-  std::uint64_t add(Request& request) noexcept;
-  // Returns null if the number is not in use or belongs to another peer.
-  Request* find(std::uint64_t id, int peer) const noexcept;
-  void remove(std::uint64_t id) noexcept;
-  // f may remove its argument.
-  template <class F>
-  void for_each(F&& f) {
-    for (Slot& slot : slots_)
-      if (slot.request != nullptr) f(*slot.request);
-  }
-
- private:
-  struct Slot {
-    Request* request = nullptr;
-    std::uint32_t generation = 1;
-  };
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_;
-};
+using RequestTable = Slots<Request*, std::uint64_t>;
 
 struct Rendezvous : Sending {
   using Sending::Sending;

@@ -317,7 +317,7 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
 }
 
 bool RemoteLanes::on_entries(RankPeer& peer, const EntriesMessage& message, fabric::Bytes data) {
-  ReceiveLaneState* lane = find_receive_lane(peer, message.id);
+  ReceiveLaneState* lane = find(receive_lanes_, peer, message.id);
   if (lane == nullptr || lane->closed) return true;
   const std::uint64_t arrived = lane->arrived.load(std::memory_order_relaxed);
   if (message.position != arrived || data.size() != message.bytes || message.bytes % kLine != 0 ||
@@ -373,9 +373,8 @@ void RemoteLanes::count_arrived(ReceiveLaneState& lane, std::uint64_t bytes) {
 void RemoteLanes::on_written(fabric::Link& link, std::uint32_t number, std::size_t bytes) {
   auto& peer = *static_cast<RankPeer*>(link.client);
   peer.link.note_sign_of_life(now_ns_);
-  ReceiveLaneState* lane = nullptr;
-  if (const std::size_t place = number & 0xffff; place < receive_lanes_.size())
-    lane = receive_lanes_[place].get();
+  const auto* found = receive_lanes_.in_place(number);
+  ReceiveLaneState* lane = found != nullptr ? found->get() : nullptr;
   // Else it is closed, and another lane may have its place.
   if (lane == nullptr || lane->peer != &peer || lane->closed ||
       ((lane->number ^ number) & 0xff'ffff) != 0)
@@ -423,7 +422,7 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
 
 // The mirror is registered as far as the ring is.
 bool RemoteLanes::on_lane_key(RankPeer& peer, const LaneKeyMessage& message) {
-  SendLaneState* lane = find_send_lane(peer, message.id);
+  SendLaneState* lane = find(send_lanes_, peer, message.id);
   if (lane == nullptr) return true;  // closed meanwhile
   if (lane->mirror == nullptr) return false;
   if (!endpoint_->limits().writes) return true;  // a device without writes
@@ -451,7 +450,7 @@ void RemoteLanes::take_credit(SendLaneState& lane, std::uint64_t word) {
 }
 
 bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t word) {
-  SendLaneState* lane = find_send_lane(peer, number);
+  SendLaneState* lane = find(send_lanes_, peer, number);
   if (lane == nullptr) return true;
   const std::uint64_t known = lane->credit.load(std::memory_order_relaxed) & ~kFlagMask;
   const std::uint64_t counted = word & ~kFlagMask;
@@ -463,7 +462,7 @@ bool RemoteLanes::on_credit(RankPeer& peer, std::uint32_t number, std::uint64_t 
 
 // The first of a lane after a link came up.
 bool RemoteLanes::on_count(RankPeer& peer, const CountMessage& message) {
-  SendLaneState* lane = find_send_lane(peer, message.id);
+  SendLaneState* lane = find(send_lanes_, peer, message.id);
   if (lane == nullptr || lane->state != SendLaneState::open) return true;
   const std::lock_guard guard(lane->lock);
   if (!lane->waits_count) return true;

@@ -17,39 +17,7 @@ namespace {
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
-// A lane's number: its index, and a count that distinguishes its successive users.
-constexpr std::size_t index_of(std::uint32_t number) { return number & 0xffff; }
-
-template <class Lane>
-std::size_t free_place(const std::vector<std::unique_ptr<Lane>>& lanes,
-                       const std::vector<std::size_t>& free) {
-  return free.empty() ? lanes.size() : free.back();
-}
-
-template <class Lane>
-void take_place(std::vector<std::unique_ptr<Lane>>& lanes, std::vector<std::size_t>& free,
-                std::unique_ptr<Lane> lane) {
-  if (free.empty()) return lanes.push_back(std::move(lane));
-  lanes[free.back()] = std::move(lane);
-  free.pop_back();
-}
-
-template <class Lane>
-Lane* find(const std::vector<std::unique_ptr<Lane>>& lanes, const RankPeer& peer,
-           std::uint32_t number) {
-  if (index_of(number) >= lanes.size()) return nullptr;
-  Lane* lane = lanes[index_of(number)].get();
-  return lane != nullptr && lane->number == number && lane->peer == &peer ? lane : nullptr;
-}
-
 }  // namespace
-
-SendLaneState* RemoteLanes::find_send_lane(const RankPeer& peer, std::uint32_t number) {
-  return find(send_lanes_, peer, number);
-}
-ReceiveLaneState* RemoteLanes::find_receive_lane(const RankPeer& peer, std::uint32_t number) {
-  return find(receive_lanes_, peer, number);
-}
 
 // Counts the rings of exchanges, and the mirrors of peers' ones, against WEFT_LANE_MEMORY_BYTES;
 // the engine's, one for each peer, are always given.
@@ -75,13 +43,10 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
   made->channel = channel;
   made->ring_bytes = ring_bytes;
   made->asked_ns = now_ns();
-  const std::size_t place = free_place(send_lanes_, free_send_lanes_);
-  if (place >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
-  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
+  if (send_lanes_.size() >= kMaxLanes) return {Code::no_memory, "more than 65535 lanes"};
   made->segments.reserve(SendLaneState::kMaxSegments);
   // So that posting takes no memory.
-  make_room(send_lanes_);
-  make_room(free_send_lanes_, send_lanes_.size() + 1 - free_send_lanes_.size());
+  send_lanes_.make_room();
   make_room(held_, send_lanes_.size() + 1 - held_.size());
   make_room(retired_, send_lanes_.size() + 1);
   make_room(lost_memory_, send_lanes_.size() + 1);
@@ -92,9 +57,8 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
     forget_pair(peer, channel);
     return status;
   }
-  pair.send = made.get();
-  lane = made.get();
-  take_place(send_lanes_, free_send_lanes_, std::move(made));
+  pair.send = lane = made.get();
+  lane->number = send_lanes_.add(std::move(made), ++num_lanes_made_);
   note_doorbell(writer_doorbell(channel));
   join(pair);
   watch(peer);
@@ -102,10 +66,7 @@ Status RemoteLanes::ask(RankPeer& peer, int channel, std::uint32_t ring_bytes,
                           static_cast<std::uint32_t>(channel),
                           ring_bytes};
   const Code code = or_no_memory([&] { peer.link.post_control(message, sizeof message); });
-  if (code != Code::ok) {
-    lane = nullptr;
-    drop(send_lanes_[place]);
-  }
+  if (code != Code::ok) drop(*std::exchange(lane, nullptr));
   return code;
 }
 
@@ -161,7 +122,7 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   }
   if (lane->state != SendLaneState::open) {
     const Code code = lane->code;
-    drop(send_lanes_[index_of(lane->number)]);
+    drop(*lane);
     return {code, fmt::format("{} refused a lane of {}", job_.describe(rank),
                               job_.describe(job_.rank()))};
   }
@@ -222,51 +183,53 @@ void RemoteLanes::forget_pair(RankPeer& peer, int channel) {
 }
 
 // A fabric may not be done with a mirror.
-void RemoteLanes::drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten) {
-  RankPeer& peer = *lane->peer;
-  give_lane_memory(lane->channel, lane->ring_bytes);
-  std::erase(held_, lane.get());
+void RemoteLanes::drop(SendLaneState& lane, bool is_forgotten) {
+  RankPeer& peer = *lane.peer;
+  give_lane_memory(lane.channel, lane.ring_bytes);
+  std::erase(held_, &lane);
   holds_.store(!held_.empty(), std::memory_order_relaxed);
-  std::erase(peer.unsent, lane.get());
-  peer.pairs.at(lane->channel).send = nullptr;
-  forget_pair(peer, lane->channel);
-  free_send_lanes_.push_back(index_of(lane->number));
-  if (lane->back != nullptr) lane->back->back = nullptr;
-  if (Mirror* mirror = lane->mirror.get(); mirror != nullptr) {
+  std::erase(peer.unsent, &lane);
+  peer.pairs.at(lane.channel).send = nullptr;
+  forget_pair(peer, lane.channel);
+  if (lane.back != nullptr) lane.back->back = nullptr;
+  if (Mirror* mirror = lane.mirror.get(); mirror != nullptr) {
     registered_mirrors_ -= mirror->pinned_bytes;
     // What is under way is reported, with the end of its link if not before. A registered mirror is
     // not read any more after that.
     if (mirror->under_way > 0)
-      retired_.push_back(std::move(lane->mirror));
+      retired_.push_back(std::move(lane.mirror));
     else if (mirror->registered_bytes == 0 &&
              ((!is_alive(peer.rank) && !is_forgotten) || is_leaving_ || mirror->was_cut_off))
       lost_memory_.push_back(std::move(mirror->memory));
   }
-  lane.reset();
+  send_lanes_.remove(lane.number);
 }
 
-void RemoteLanes::drop(std::unique_ptr<ReceiveLaneState>& lane,
-                       std::unique_ptr<ReceiveLaneState>* kept) {
-  RankPeer& peer = *lane->peer;
-  give_lane_memory(lane->channel, lane->ring_bytes);
-  std::erase(arriving_, lane.get());
-  std::erase(peer.owing, lane.get());
-  if (lane->back != nullptr) lane->back->back = nullptr;
-  peer.pairs.at(reverse_channel(lane->channel)).receive = nullptr;
-  forget_pair(peer, reverse_channel(lane->channel));
-  free_receive_lanes_.push_back(index_of(lane->number));
-  registered_rings_ -= lane->ring.pinned_bytes;
-  lane->ring.deregister();
-  if (kept != nullptr) *kept = std::move(lane);
-  lane.reset();
+void RemoteLanes::drop(ReceiveLaneState& lane, std::unique_ptr<ReceiveLaneState>* kept) {
+  RankPeer& peer = *lane.peer;
+  give_lane_memory(lane.channel, lane.ring_bytes);
+  std::erase(arriving_, &lane);
+  std::erase(peer.owing, &lane);
+  if (lane.back != nullptr) lane.back->back = nullptr;
+  peer.pairs.at(reverse_channel(lane.channel)).receive = nullptr;
+  forget_pair(peer, reverse_channel(lane.channel));
+  registered_rings_ -= lane.ring.pinned_bytes;
+  lane.ring.deregister();
+  auto taken = receive_lanes_.remove(lane.number);
+  if (kept != nullptr) *kept = std::move(taken);
+}
+
+void RemoteLanes::drop_lanes(int client) {
+  const auto drop_one = [&](std::uint32_t, auto& lane) {
+    if (client < 0 || channel_of(lane->channel).client == client) drop(*lane);
+  };
+  send_lanes_.for_each(drop_one);
+  receive_lanes_.for_each(drop_one);
 }
 
 void RemoteLanes::close_client(int client) noexcept {
   const std::lock_guard lock(lock_);
-  for (auto& lane : send_lanes_)
-    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
-  for (auto& lane : receive_lanes_)
-    if (lane != nullptr && channel_of(lane->channel).client == client) drop(lane);
+  drop_lanes(client);
   std::erase_if(arrivals_, [&](const auto& one) { return channel_of(one.first).client == client; });
 }
 
@@ -281,17 +244,14 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
   if (const auto found = peer.pairs.find(back);
       found != peer.pairs.end() && found->second.receive != nullptr)
     return {Code::bad_argument, "it has that lane already"};
-  const std::size_t place = free_place(receive_lanes_, free_receive_lanes_);
-  if (place >= kMaxLanes) return Code::no_memory;
+  if (receive_lanes_.size() >= kMaxLanes) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>(*endpoint_);
   made->arrivals = &arrivals_of(channel);
   made->peer = &peer;
   made->channel = channel;
   made->ring_bytes = message.ring_bytes;
   made->writer = message.id;
-  made->number = static_cast<std::uint32_t>(place) | ++num_lanes_made_ << 16;
-  make_room(receive_lanes_);
-  make_room(free_receive_lanes_, receive_lanes_.size() + 1 - free_receive_lanes_.size());
+  receive_lanes_.make_room();
   make_room(arriving_);
   make_room(peer.owing, peer.pairs.size() + 1);
   auto& pair = peer.pairs[back];
@@ -300,9 +260,8 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
     forget_pair(peer, back);
     return status;
   }
-  pair.receive = made.get();
-  lane = made.get();
-  take_place(receive_lanes_, free_receive_lanes_, std::move(made));
+  pair.receive = lane = made.get();
+  lane->number = receive_lanes_.add(std::move(made), ++num_lanes_made_);
   note_doorbell(reader_doorbell(channel));
   join(pair);
   return {};
@@ -328,7 +287,7 @@ void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
 }
 
 bool RemoteLanes::on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message) {
-  SendLaneState* lane = find_send_lane(peer, message.id);
+  SendLaneState* lane = find(send_lanes_, peer, message.id);
   if (lane == nullptr) return true;  // closed meanwhile
   if (lane->state != SendLaneState::asking) return lane->state == SendLaneState::closed;
   if (message.code != 0) {

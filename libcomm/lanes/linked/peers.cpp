@@ -102,10 +102,7 @@ RemoteLanes::~RemoteLanes() {
     const std::lock_guard lock(lock_);
     is_leaving_ = true;
     for (RankPeer* peer : known_) drop_link(*peer);
-    for (auto& lane : send_lanes_)
-      if (lane != nullptr) drop(lane);
-    for (auto& lane : receive_lanes_)
-      if (lane != nullptr) drop(lane);
+    drop_lanes(-1);
     if (is_one_sided())
       for (auto& [key, memory] : registered_) endpoint_->deregister(memory.registration);
     for (auto& mirror : retired_) mirror->deregister();
@@ -200,10 +197,10 @@ void RemoteLanes::forget(int number) noexcept {
   note_end(number, PeerState::dead);
   while (!peer.pairs.empty()) {
     const RankPeer::Pair pair = peer.pairs.begin()->second;
-    if (pair.send != nullptr) drop(send_lanes_[pair.send->number & 0xffff], true);
+    if (pair.send != nullptr) drop(*pair.send, true);
     if (pair.receive == nullptr) continue;
     forgotten_.push_back(nullptr);
-    drop(receive_lanes_[pair.receive->number & 0xffff], &forgotten_.back());
+    drop(*pair.receive, &forgotten_.back());
   }
   std::erase(known_, &peer);
   std::erase(busy_, &peer);

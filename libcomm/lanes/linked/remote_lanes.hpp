@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/slots.hpp"
 #include "fabric/endpoint.hpp"
 #include "lanes/doorbell.hpp"
 #include "lanes/lanes.hpp"
@@ -211,12 +212,18 @@ class RemoteLanes final : public Lanes, fabric::Events {
   static void forget_pair(RankPeer& peer, int channel);  // where neither lane is there any more
   Arrivals& arrivals_of(int channel);
   // is_forgotten: its mirror is not written to any more.
-  void drop(std::unique_ptr<SendLaneState>& lane, bool is_forgotten = false);
+  void drop(SendLaneState& lane, bool is_forgotten = false);
   // kept: the new owner; null: it is freed.
-  void drop(std::unique_ptr<ReceiveLaneState>& lane,
-            std::unique_ptr<ReceiveLaneState>* kept = nullptr);
-  SendLaneState* find_send_lane(const RankPeer& peer, std::uint32_t number);
-  ReceiveLaneState* find_receive_lane(const RankPeer& peer, std::uint32_t number);
+  void drop(ReceiveLaneState& lane, std::unique_ptr<ReceiveLaneState>* kept = nullptr);
+  // Drops the lanes of this client; -1: of all.
+  void drop_lanes(int client);
+  // Null: the peer has no lane of this number.
+  template <class Lane>
+  static Lane* find(Slots<std::unique_ptr<Lane>>& lanes, const RankPeer& peer,
+                    std::uint32_t number) {
+    const auto* found = lanes.find(number);
+    return found != nullptr && (*found)->peer == &peer ? found->get() : nullptr;
+  }
 
   // datapath.cpp
   bool dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes);
@@ -275,10 +282,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::size_t next_tick_ = 0;  // of `known_`
   std::atomic<std::uint32_t> connections_{0}, num_ends_{0};
 
-  std::vector<std::unique_ptr<SendLaneState>> send_lanes_;         // by number, its lower half
-  std::vector<std::unique_ptr<ReceiveLaneState>> receive_lanes_;   // the same
-  std::vector<std::size_t> free_send_lanes_, free_receive_lanes_;  // places of closed ones
-  std::vector<ReceiveLaneState*> arriving_;                        // not accepted yet
+  Slots<std::unique_ptr<SendLaneState>> send_lanes_;
+  Slots<std::unique_ptr<ReceiveLaneState>> receive_lanes_;
+  std::vector<ReceiveLaneState*> arriving_;  // not accepted yet
   std::uint32_t num_lanes_made_ = 0;
   std::size_t lane_memory_ = 0;  // that rings take
   // Bytes of rings here that devices write, and of mirrors that they read.

@@ -36,10 +36,7 @@ bool Rendezvous::make_room(Peer& peer) noexcept {
            weft::make_room(copies);
            receives.make_room();
            peer.controls.make_room();
-           if (peer.remote && free_gets.empty()) {
-             free_gets.reserve(gets.size() + 1);  // capacity for all
-             free_gets.push_back(&gets.emplace_back());
-           }
+           if (peer.remote) gets.make_room();
          }) == Code::ok;
 }
 
@@ -150,8 +147,7 @@ void Rendezvous::fetch(Request& request, int source, std::int32_t tag, std::uint
   const bool is_in_reach = memory.region != 0 || (can_copy && memory.address != 0);
   if (wanted > 0 && (!is_in_reach || request.packer != nullptr)) return send_cts_to_stream(copy);
   if (wanted > 0 && peer.remote) {
-    copy.gets = free_gets.back();
-    free_gets.pop_back();
+    copy.gets = &gets.take();
     copy.gets->code = Code::ok;
   }
   if (can_copy && peer.copy_policy.is_shared(wanted)) send_cts_to_copy(peer, copy);
@@ -320,7 +316,7 @@ void Rendezvous::lose_rendezvous(Peer& peer) {
     RendezvousCopy copy = copies[i];
     if (copies[i].gets != nullptr) {
       std::fill_n(copies[i].gets->busy, Gets::kMax, false);
-      free_gets.push_back(copies[i].gets);
+      gets.give_back(*copies[i].gets);
     }
     copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));
     // The peer may have copied the last bytes, and ended before this side polled.
@@ -370,37 +366,36 @@ bool Rendezvous::has_copies() const noexcept {
 bool Rendezvous::step_remote(RendezvousCopy& copy) {
   Request& request = *copy.request;
   Peer& peer = this->peer(copy.peer);
-  Gets& gets = *copy.gets;
+  Gets& parts = *copy.gets;
   bool busy = false;
   for (int i = 0; i < Gets::kMax; ++i) {
-    if (gets.busy[i]) {
-      if (!gets.chunks[i].is_done()) {
+    if (parts.busy[i]) {
+      if (!parts.chunks[i].is_done()) {
         busy = true;
         continue;
       }
-      gets.busy[i] = false;
-      if (gets.code == Code::ok) gets.code = gets.chunks[i].code();
+      parts.busy[i] = false;
+      if (parts.code == Code::ok) parts.code = parts.chunks[i].code();
     }
-    if (gets.code != Code::ok || copy.copied == copy.length) continue;
+    if (parts.code != Code::ok || copy.copied == copy.length) continue;
     const std::uint64_t bytes =
         std::min<std::uint64_t>(copy.length - copy.copied, peer.lanes->limits().piece_max);
-    gets.chunks[i].reset();
+    parts.chunks[i].reset();
     peer.lanes->start_get(copy.peer, copy.remote, copy.copied,
                           static_cast<std::byte*>(request.buffer) + copy.copied, bytes,
-                          gets.chunks[i]);
-    if (gets.chunks[i].is_done() && gets.chunks[i].code() == Code::again) return false;
-    gets.busy[i] = busy = true;
+                          parts.chunks[i]);
+    if (parts.chunks[i].is_done() && parts.chunks[i].code() == Code::again) return false;
+    parts.busy[i] = busy = true;
     copy.copied += bytes;
   }
-  if (busy || (gets.code == Code::ok && copy.copied < copy.length)) return false;
+  if (busy || (parts.code == Code::ok && copy.copied < copy.length)) return false;
   if (!make_room_to_answer(peer)) return false;
-  const Code code = gets.code;
-  if (code == Code::peer_lost) {
+  if (parts.code == Code::peer_lost) {
     found_lost = &peer;
     return false;
   }
-  free_gets.push_back(&gets);
-  send_fin(copy, code);
+  gets.give_back(parts);
+  send_fin(copy, parts.code);
   return true;
 }
 

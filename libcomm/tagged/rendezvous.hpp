@@ -1,9 +1,9 @@
 #pragma once
 // Rendezvous: the part of a VCI for long messages. rendezvous.cpp describes the protocols.
 #include <cstdint>
-#include <deque>
 #include <vector>
 
+#include "base/pool.hpp"
 #include "base/slots.hpp"
 #include "tagged/sending.hpp"
 
@@ -97,8 +97,7 @@ struct Rendezvous : Sending {
   static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
   void take_back(RendezvousCopy& copy);
 
-  std::deque<Gets> gets;
-  std::vector<Gets*> free_gets;
+  Pool<Gets> gets;
   Peer* found_lost = nullptr;  // by a copy
 };
 

@@ -28,19 +28,15 @@ void RemoteLanes::begin(int rank, const RemoteAccess& access, Completion& comple
     return completion.set(status.code());
   watch(*peer);
   const Code room = or_no_memory([&] {
-    if (free_operations_.empty()) {
-      if (operations_.size() == kMaxOperations) return Code::no_memory;
-      make_room(free_operations_, operations_.size() + 1);  // giving back takes no memory
-      free_operations_.push_back(&operations_.emplace_back());
-      operations_.back().done = fabric_done;
-      operations_.back().lanes = this;
-    }
+    if (operations_.num_taken() == kMaxOperations) return Code::no_memory;
+    operations_.make_room();
     return Code::ok;
   });
   if (room != Code::ok) return completion.set(room);
-  RemoteOperation& operation = *free_operations_.back();
-  free_operations_.pop_back();
-  // A free one keeps no state of its last use.
+  RemoteOperation& operation = operations_.take();
+  operation = {};
+  operation.done = fabric_done;
+  operation.lanes = this;
   operation.access = access.access;
   operation.local = static_cast<std::byte*>(access.here);
   operation.bytes = bytes;
@@ -131,10 +127,7 @@ void RemoteLanes::finish(RemoteOperation& operation, Code code) {
   (operation.is_under_way ? peer.under_way : peer.waiting).remove(operation);
   if (operation.is_under_way) --peer.num_under_way;
   Completion& completion = *operation.completion;
-  operation = RemoteOperation{};
-  operation.done = fabric_done;
-  operation.lanes = this;
-  free_operations_.push_back(&operation);
+  operations_.give_back(operation);
   completion.set(code);
   ring_all();
   if (!peer.waiting.empty()) peer.make_busy();

@@ -145,7 +145,7 @@ struct ReceiveLaneState {
 
 struct RemoteOperation : AccessRequest {
   RemoteLanes* lanes = nullptr;
-  RankPeer* peer = nullptr;  // null: free
+  RankPeer* peer = nullptr;
   Completion* completion = nullptr;
   RemoteRange range{};
   std::uint64_t* previous_to = nullptr;

@@ -20,7 +20,6 @@
 //
 // Tests: tests/lanes/remote_test.cpp, tests/lanes/remote_lanes_test.cpp,
 // tests/lanes/written_test.cpp, tests/lanes/leaving_test.cpp, tests/fuzz/lanes_linked.cpp.
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/pool.hpp"
 #include "base/slots.hpp"
 #include "fabric/endpoint.hpp"
 #include "lanes/doorbell.hpp"
@@ -297,12 +297,10 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // taken yet.
   std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
 
-  std::deque<RemoteOperation> operations_;
-  std::vector<RemoteOperation*> free_operations_;
+  Pool<RemoteOperation> operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;               // by key
   std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
-  std::deque<Pinned> pinned_;
-  std::vector<Pinned*> free_pinned_;
+  Pool<Pinned> pinned_;
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
   std::uint64_t polls_ = 1;

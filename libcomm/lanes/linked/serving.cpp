@@ -139,7 +139,7 @@ void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& l
     if (memory.num_pinned == 0) break;
     // Peers that do not take their answers ask again over another link, and are refused.
     if (now_ns() > limit) {
-      for (const Pinned& pinned : pinned_)
+      for (const Pinned& pinned : pinned_.all())
         if (pinned.memory == &memory) drop_link(*pinned.peer);
       break;
     }
@@ -191,20 +191,14 @@ fabric::WorkRequest* RankPeer::pin(const RemoteRange& range, std::size_t bytes) 
 
 // Null: there is no memory to keep count of it.
 RemoteLanes::Pinned* RemoteLanes::pin(RankPeer& peer, Registered& memory) {
-  const Code code = or_no_memory([&] {
-    if (!free_pinned_.empty()) return;
-    make_room(free_pinned_, pinned_.size() + 1);  // giving back takes no memory
-    free_pinned_.push_back(&pinned_.emplace_back());
-  });
-  if (code != Code::ok) return nullptr;
-  Pinned* pinned = free_pinned_.back();
-  free_pinned_.pop_back();
-  pinned->done = Pinned::on_done;
-  pinned->lanes = this;
-  pinned->peer = &peer;
-  pinned->memory = &memory;
+  if (or_no_memory([&] { pinned_.make_room(); }) != Code::ok) return nullptr;
+  Pinned& pinned = pinned_.take();
+  pinned.done = Pinned::on_done;
+  pinned.lanes = this;
+  pinned.peer = &peer;
+  pinned.memory = &memory;
   ++memory.num_pinned;
-  return pinned;
+  return &pinned;
 }
 
 // In poll() or close() of the endpoint, which are called with the lock held, or where the link does
@@ -212,7 +206,7 @@ RemoteLanes::Pinned* RemoteLanes::pin(RankPeer& peer, Registered& memory) {
 void RemoteLanes::Pinned::on_done(fabric::WorkRequest& request, Code) noexcept {
   auto& pinned = static_cast<Pinned&>(request);
   --std::exchange(pinned.memory, nullptr)->num_pinned;
-  pinned.lanes->free_pinned_.push_back(&pinned);
+  pinned.lanes->pinned_.give_back(pinned);
 }
 
 }  // namespace weft::transport

@@ -1,39 +1,48 @@
 #pragma once
-// A doubly linked list through its items' own `next` and `before`, so that it takes no memory. An
-// item is in one list at a time.
+// A doubly linked list through its items' own `next` and `before`, or two other members, so that it
+// takes no memory. An item is in one list by these at a time.
 
-namespace weft::transport {
+namespace weft {
 
-template <class Item>
+template <class Item, auto kNext = &Item::next, auto kBefore = &Item::before>
 class List {
  public:
   bool empty() const { return first_ == nullptr; }
   Item* first() const { return first_; }
   Item* last() const { return last_; }
   void push_back(Item& item) {
-    item.before = last_;
-    item.next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = &item;
+    item.*kBefore = last_;
+    item.*kNext = nullptr;
+    (last_ != nullptr ? last_->*kNext : first_) = &item;
     last_ = &item;
   }
   void push_front(Item& item) {
-    item.before = nullptr;
-    item.next = first_;
-    (first_ != nullptr ? first_->before : last_) = &item;
+    item.*kBefore = nullptr;
+    item.*kNext = first_;
+    (first_ != nullptr ? first_->*kBefore : last_) = &item;
     first_ = &item;
   }
   void remove(Item& item) {
-    (item.before != nullptr ? item.before->next : first_) = item.next;
-    (item.next != nullptr ? item.next->before : last_) = item.before;
+    (item.*kBefore != nullptr ? (item.*kBefore)->*kNext : first_) = item.*kNext;
+    (item.*kNext != nullptr ? (item.*kNext)->*kBefore : last_) = item.*kBefore;
   }
   Item* pop_front() {
     Item* item = first_;
     if (item != nullptr) remove(*item);
     return item;
   }
+  // Calls f(item) for each, in their order; f may remove that one.
+  template <class F>
+  void for_each(F&& f) {
+    for (Item* item = first_; item != nullptr;) {
+      Item& one = *item;
+      item = one.*kNext;
+      f(one);
+    }
+  }
 
  private:
   Item *first_ = nullptr, *last_ = nullptr;
 };
 
-}  // namespace weft::transport
+}  // namespace weft

@@ -118,13 +118,12 @@ void Session::drop_link() {
     std::lock_guard lock(lock_);
     link = link_.drop(now_ns());
     target_side_.on_link_end();
-    for (NodeRequest* request = posted_.first(); request != nullptr;) {
-      NodeRequest& get = *std::exchange(request, request->next);
-      if (!get.is_asked || get.access != Access::get) continue;
+    posted_.for_each([this](NodeRequest& get) {
+      if (!get.is_asked || get.access != Access::get) return;
       posted_.remove(get);
       drop_posted(*get.region);
       repost(get);
-    }
+    });
   }
   if (link != nullptr) endpoint()->close(*link);
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/list.hpp"
 #include "tagged/request.hpp"
 
 namespace weft::tagged {
@@ -38,9 +39,9 @@ struct Unexpected {
 
   // In the bucket, and in arrival order over all.
   Unexpected* next = nullptr;
-  Unexpected* previous = nullptr;
+  Unexpected* before = nullptr;
   Unexpected* next_any = nullptr;
-  Unexpected* previous_any = nullptr;
+  Unexpected* before_any = nullptr;
 };
 
 inline bool tag_matches(std::int32_t wanted, std::int32_t tag) noexcept {
@@ -59,35 +60,31 @@ class Matcher {
 
   // Removes and returns the receive that a message with this envelope goes to, or null.
   Request* take_posted(int source, std::uint32_t context, std::int32_t tag) noexcept {
-    List& list = posted_[bucket(context, source, tag)];
+    auto& list = posted_[bucket(context, source, tag)];
     Request* found = nullptr;
-    for (Request* r = list.head; r != nullptr; r = r->next) {
+    for (Request* r = list.first(); r != nullptr; r = r->next) {
       if (r->context == context && r->peer == source && tag_matches(r->tag, tag)) {
         found = r;
         break;
       }
     }
-    if (any_.head != nullptr) [[unlikely]]
+    if (!any_.empty()) [[unlikely]]
       return take_first(found, source, context, tag);
-    if (found != nullptr) unlink(list, *found);
+    if (found != nullptr) list.remove(*found);
     return found;
   }
 
   // Returns true if no posted receive could take a message of this source and context. Not with
   // separate tags.
   bool none_posted(int source, std::uint32_t context) const noexcept {
-    return posted_[bucket(context, source, 0)].head == nullptr && any_.head == nullptr;
+    return posted_[bucket(context, source, 0)].empty() && any_.empty();
   }
 
   void post(Request& request) noexcept {
     request.progress_bytes = next_number_++;
-    List& list = list_of(request);
-    request.next = nullptr;
-    request.previous = list.tail;
-    (list.tail ? list.tail->next : list.head) = &request;
-    list.tail = &request;
+    list_of(request).push_back(request);
   }
-  void remove_posted(Request& request) noexcept { unlink(list_of(request), request); }
+  void remove_posted(Request& request) noexcept { list_of(request).remove(request); }
 
   // The earliest message that a receive with these arguments would take, or null.
   Unexpected* find_unexpected(int source, std::uint32_t context, std::int32_t tag) noexcept {
@@ -116,27 +113,24 @@ class Matcher {
   // Removes those of a context whose data are here, and calls f(message) for each.
   template <class F>
   void take_arrived(std::uint32_t context, F&& f) {
-    for (Unexpected* message = arrival_.head; message != nullptr;) {
-      Unexpected* next = message->next_any;
-      if (message->context == context && !message->is_rts && message->arrived == message->bytes) {
-        remove_unexpected(*message);
-        f(*message);
-      }
-      message = next;
-    }
+    arrival_.for_each([&](Unexpected& message) {
+      if (message.context != context || message.is_rts || message.arrived != message.bytes) return;
+      remove_unexpected(message);
+      f(message);
+    });
   }
 
   // Calls f(request) for every posted receive; f may remove it.
   template <class F>
   void for_each_posted(F&& f) {
-    for (List& list : posted_) each(list, f);
-    each(any_, f);
+    for (auto& list : posted_) list.for_each(f);
+    any_.for_each(f);
   }
 
   // Calls f(message) for the unexpected ones in the order of arrival, until it returns false.
   template <class F>
   void for_each_unexpected(F&& f) const {
-    for (const Unexpected* m = arrival_.head; m != nullptr && f(*m);) m = m->next_any;
+    for (const Unexpected* m = arrival_.first(); m != nullptr && f(*m);) m = m->next_any;
   }
 
   // Messages come from a free list, so that a steady stream of them does not allocate. Null: no
@@ -145,14 +139,6 @@ class Matcher {
   void release(Unexpected* message) noexcept;
 
  private:
-  struct List {
-    Request* head = nullptr;
-    Request* tail = nullptr;
-  };
-  struct MessageList {
-    Unexpected* head = nullptr;
-    Unexpected* tail = nullptr;
-  };
   static constexpr std::size_t kNumBuckets = 64;
   static constexpr std::size_t kMaxFree = 1024;
 
@@ -166,34 +152,22 @@ class Matcher {
     static_assert(kAnyTag == -1);  // only with separate tags
     return source == kAnySource || (tag & tag_mask_) == kAnyTag;
   }
-  List& list_of(const Request& request) noexcept {
+  List<Request>& list_of(const Request& request) noexcept {
     return is_any(request.peer, request.tag)
                ? any_
                : posted_[bucket(request.context, request.peer, request.tag)];
-  }
-  static void unlink(List& list, Request& request) noexcept {
-    (request.previous ? request.previous->next : list.head) = request.next;
-    (request.next ? request.next->previous : list.tail) = request.previous;
-  }
-  template <class F>
-  static void each(List& list, F&& f) {
-    for (Request* r = list.head; r != nullptr;) {
-      Request* next = r->next;
-      f(*r);
-      r = next;
-    }
   }
   Request* take_first(Request* specific, int source, std::uint32_t context,
                       std::int32_t tag) noexcept;
   Unexpected* find_unexpected_slow(int source, std::uint32_t context, std::int32_t tag) noexcept;
 
   std::int32_t tag_mask_ = 0;  // all bits: separate tags
-  std::array<List, kNumBuckets> posted_;
-  List any_;
+  std::array<List<Request>, kNumBuckets> posted_;
+  List<Request> any_;
   std::uint64_t next_number_ = 0;
   std::size_t num_unexpected_ = 0;
-  std::array<MessageList, kNumBuckets> unexpected_;
-  MessageList arrival_;
+  std::array<List<Unexpected>, kNumBuckets> unexpected_;
+  List<Unexpected, &Unexpected::next_any, &Unexpected::before_any> arrival_;
   std::uint32_t counted_context_ = ~std::uint32_t{0};
   std::atomic<std::uint32_t> num_counted_{0};  // relaxed: the engine's lock orders what it counts
   // num_unexpected_ for readers without the engine's lock.

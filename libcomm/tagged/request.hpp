@@ -54,7 +54,7 @@ struct Request {
 
   // Private to the engine.
   Request* next = nullptr;
-  Request* previous = nullptr;
+  Request* before = nullptr;
   std::uint64_t progress_bytes = 0;
   std::uint64_t id = 0;         // in this side's table
   std::uint64_t stream_id = 0;  // in the receiver's table

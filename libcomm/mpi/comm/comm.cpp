@@ -27,11 +27,11 @@ Immortal<ContextsAcross> contexts_across;
 // context, as a program may have thousands.
 constexpr std::size_t kBuckets = 1024;
 std::mutex open_mutex;
-std::array<transport::List<Comm>, kBuckets> open_comms;
+std::array<List<Comm>, kBuckets> open_comms;
 
 // A communicator has two contexts, or two for each channel, which are in one bucket; givers count
 // their own up.
-transport::List<Comm>& open_comms_of(std::uint32_t context) {
+List<Comm>& open_comms_of(std::uint32_t context) {
   return open_comms[context / (2 * kNumChannels) % kBuckets];
 }
 

@@ -26,12 +26,25 @@ constexpr std::uint64_t kPauseNs = 100'000'000;       // of a listener when desc
 constexpr std::uint64_t kRefusedNs = 60'000'000'000;  // between two equal lines of the log
 constexpr std::size_t kMostRefused = 64;              // that are remembered for it
 constexpr std::size_t kMostPassed = 16;               // descriptors that one read takes
+constexpr const char* kOtherUser = "without a secret only processes of the same user are met";
 
 // Which of the two a descriptor in epoll belongs to: the lowest bit of its pointer.
 constexpr std::uintptr_t kIsListener = 1;
 
 Status error(Code code, std::string_view what, std::string_view whom) {
   return {code, fmt::format("{} {}: {}", what, whom, std::strerror(errno))};
+}
+
+Descriptor open_socket(const SocketAddress& address) {
+  return Descriptor(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Of a connection over TCP.
+void set_options(int fd, int silence_ms) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  watch_for_death(fd, silence_ms);
 }
 
 }  // namespace
@@ -42,18 +55,11 @@ Bootstrap::Bootstrap(const Secret& secret, NodeAddress own, int silence_ms)
       silence_ms_(silence_ms),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
-Connection::~Connection() {
-  if (fd_ >= 0) ::close(fd_);
-  for (const int descriptor : received_) ::close(descriptor);
-}
-
 Bootstrap::~Bootstrap() {
   for (auto* list : {&connections_, &met_})
     while (!list->empty()) close(*list->back());
-  for (auto& listener : listeners_) {
-    ::close(listener->fd);
+  for (auto& listener : listeners_)
     if (!listener->path.empty()) ::unlink(listener->path.c_str());
-  }
 }
 
 Status Bootstrap::listen(std::string_view text) {
@@ -65,22 +71,20 @@ Status Bootstrap::listen(std::string_view text) {
             fmt::format("listening on {} needs a secret, as anybody can connect there; without one "
                         "listen on unix:/path, for processes of the same user",
                         text)};
-  auto listener = std::make_unique<Listener>(Listener{-1, address.is_unix, address.path, 0});
-  make_room(listeners_);
-  Descriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor socket = open_socket(address);
   if (!socket) return error(Code::no_memory, "cannot listen on", text);
   const int fd = socket.get();
+  auto listener =
+      std::make_unique<Listener>(Listener{std::move(socket), address.is_unix, address.path, 0});
+  make_room(listeners_);
   const int on = 1;
   if (!address.is_unix) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   int failed = ::bind(fd, address.raw(), address.length);
   if (failed != 0 && errno == EADDRINUSE && !address.path.empty()) {
     // The path may be left behind by a process that was killed: only a refused connection shows it.
-    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool is_left =
-        probe >= 0 && ::connect(probe, address.raw(), address.length) != 0 && errno == ECONNREFUSED;
-    if (probe >= 0) ::close(probe);
-    if (is_left) {
+    const Descriptor probe = open_socket(address);
+    if (probe && ::connect(probe.get(), address.raw(), address.length) != 0 &&
+        errno == ECONNREFUSED) {
       ::unlink(address.path.c_str());
       failed = ::bind(fd, address.raw(), address.length);
     } else {
@@ -90,11 +94,9 @@ Status Bootstrap::listen(std::string_view text) {
   if (failed != 0 || ::listen(fd, 128) != 0)
     return error(errno == EACCES ? Code::not_permitted : Code::bad_argument, "cannot listen on",
                  text);
-  listener->fd = fd;
   if (!watch(*listener)) return error(Code::no_memory, "cannot listen on", text);
   own_.bootstraps.push_back(address.is_unix ? std::string(text) : bound_text(fd));
   listeners_.push_back(std::move(listener));
-  socket.release();
   return {};
 }
 
@@ -126,15 +128,14 @@ Status Bootstrap::connect(std::string_view text, std::uint64_t deadline_ns, void
 
 // The connection has its socket afterwards, unless this fails.
 Status Bootstrap::begin(Connection& connection, const SocketAddress& address) {
-  Descriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor socket = open_socket(address);
   if (!socket) return error(Code::no_memory, "cannot connect to", connection.target_);
-  if (!address.is_unix) watch_for_death(socket.get(), silence_ms_);
+  if (!address.is_unix) set_options(socket.get(), silence_ms_);
   if (::connect(socket.get(), address.raw(), address.length) != 0 && errno != EINPROGRESS)
     return error(errno == EACCES ? Code::not_permitted : Code::not_found, "cannot connect to",
                  connection.target_);
   connection.is_unix_ = address.is_unix;
-  connection.fd_ = socket.release();
+  connection.fd_ = std::move(socket);
   return {};
 }
 
@@ -144,10 +145,8 @@ Status Bootstrap::go_on_to(Connection& connection) {
   // acquire: the result; pairs with Resolver::serve.
   if (!lookup->is_done.load(std::memory_order_acquire)) return Code::again;
   if (!lookup->status) return lookup->status;
-  const int before = connection.fd_;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd_.get(), nullptr);  // the lookup's
   if (Status status = begin(connection, lookup->address); !status) return status;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, before, nullptr);
-  ::close(before);
   connection.lookup_ = nullptr;
   connection.state_ = Connection::State::connecting;
   if (watch(connection, EPOLLIN | EPOLLOUT, EPOLL_CTL_ADD)) return {};
@@ -159,12 +158,12 @@ bool Bootstrap::watch(Connection& connection, std::uint32_t events, int operatio
   epoll_event event{};
   event.events = events;
   event.data.u64 = reinterpret_cast<std::uintptr_t>(&connection);
-  return ::epoll_ctl(epoll_.get(), operation, connection.fd_, &event) == 0;
+  return ::epoll_ctl(epoll_.get(), operation, connection.fd_.get(), &event) == 0;
 }
 
 bool Bootstrap::watch(Listener& listener) {
   const std::uintptr_t data = reinterpret_cast<std::uintptr_t>(&listener) | kIsListener;
-  return watch_for_input(epoll_, listener.fd, reinterpret_cast<void*>(data));
+  return watch_for_input(epoll_, listener.fd.get(), reinterpret_cast<void*>(data));
 }
 
 // Sets whether poll() is also called when there is room.
@@ -186,34 +185,30 @@ Status Bootstrap::add(std::unique_ptr<Connection> connection, std::uint32_t even
 
 void Bootstrap::accept_all(Listener& listener) {
   for (;;) {
-    Descriptor accepted(::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor accepted(
+        ::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int fd = accepted.get();
     if (!accepted) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
       // EMFILE and the like: waiting connections stay in the queue.
       log_line(LogLevel::warn, -1, "cannot accept a connection: {}", std::strerror(errno));
       listener.paused_until_ns = now_ns() + kPauseNs;
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd, nullptr);
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
       return;
     }
     auto connection = std::make_unique<Connection>();
-    connection->fd_ = accepted.release();
+    connection->fd_ = std::move(accepted);
     connection->is_unix_ = listener.is_unix;
     connection->target_ = other_end(fd);
     connection->state_ = Connection::State::shaking_hands;
     connection->deadline_ns_ = now_ns() + kHandshakeMs * 1'000'000;
     connection->handshake_ =
         std::make_unique<Handshake>(Handshake::Role::listens, secret_, encode(own_));
-    const int on = 1;
-    if (!listener.is_unix) {
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      watch_for_death(fd, silence_ms_);
-    }
-    std::string why;
-    if (!may_meet(*connection, why)) {
-      const std::string frame = make_frame(FrameType::refused, why);
+    if (!listener.is_unix) set_options(fd, silence_ms_);
+    if (!may_meet(*connection)) {
+      const std::string frame = make_frame(FrameType::refused, kOtherUser);
       [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
-      log_refused(connection->target_, why, false);
+      log_refused(connection->target_, kOtherUser, false);
       continue;
     }
     std::size_t half_open = 0;
@@ -228,10 +223,8 @@ void Bootstrap::accept_all(Listener& listener) {
   }
 }
 
-bool Bootstrap::may_meet(const Connection& connection, std::string& why) const {
-  if (!secret_.is_empty || is_same_user(connection.fd_)) return true;
-  why = "without a secret only processes of the same user are met";
-  return false;
+bool Bootstrap::may_meet(const Connection& connection) const {
+  return !secret_.is_empty || is_same_user(connection.fd_.get());
 }
 
 Status Bootstrap::send(Connection& connection, FrameType type, std::string_view body,
@@ -273,7 +266,7 @@ void Bootstrap::flush(Connection& connection) {
       std::ranges::transform(unsent.descriptors, passed, &Descriptor::get);
       std::memcpy(CMSG_DATA(head), passed, bytes);
     }
-    const ssize_t sent = ::sendmsg(connection.fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::sendmsg(connection.fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
       want_room(connection, errno == EAGAIN);
@@ -291,11 +284,9 @@ void Bootstrap::flush(Connection& connection) {
 
 // Frees it at the next poll(): the current one may still hold it.
 void Bootstrap::close(Connection& connection) {
-  if (connection.fd_ < 0) return;
+  if (!connection.fd_) return;
   flush(connection);  // such as the reason for a refusal
-  ::close(connection.fd_);
-  connection.fd_ = -1;
-  for (const int descriptor : connection.received_) ::close(descriptor);
+  connection.fd_ = Descriptor();
   connection.received_.clear();
   connection.unsent_.clear();
   for (auto* list : {&connections_, &met_}) {
@@ -308,7 +299,7 @@ void Bootstrap::close(Connection& connection) {
   }
 }
 
-bool Bootstrap::read_frames(Events& events, Connection& connection) {
+void Bootstrap::read_frames(Events& events, Connection& connection) {
   char bytes[16384];
   for (int rounds = 0; rounds < 8; ++rounds) {  // then other connections are served
     iovec part{bytes, sizeof bytes};
@@ -318,15 +309,15 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t length = ::recvmsg(connection.fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t length =
+        ::recvmsg(connection.fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0 && errno == EINTR) continue;
-    if (length < 0 && errno == EAGAIN) return true;
+    if (length < 0 && errno == EAGAIN) return;
     if (length <= 0) {
       // A reset is an end, too: the peer has closed the socket.
       const bool is_end = length == 0 || errno == ECONNRESET || errno == EPIPE;
-      fail(connection, is_end ? Status{Code::peer_lost, "the peer has closed the connection"}
-                              : error(Code::timed_out, "the connection to", "a peer broke"));
-      return false;
+      return fail(connection, is_end ? Status{Code::peer_lost, "the peer has closed the connection"}
+                                     : error(Code::timed_out, "the connection to", "a peer broke"));
     }
     bool is_short = false;
     std::size_t num_passed = 0;
@@ -336,44 +327,34 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
       const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
       num_passed += count;
       for (std::size_t i = 0; i < count; ++i) {
-        int descriptor;
-        std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
-        const Code code = or_no_memory([&] { connection.received_.push_back(descriptor); });
-        if (code != Code::ok) ::close(descriptor);
-        is_short |= code != Code::ok;
+        int number;
+        std::memcpy(&number, CMSG_DATA(head) + i * sizeof(int), sizeof number);
+        Descriptor descriptor(number);
+        is_short |= or_no_memory([&] { connection.received_.push_back(std::move(descriptor)); }) !=
+                    Code::ok;
       }
     }
-    if (is_short) {
-      fail(connection, Code::no_memory);
-      return false;
-    }
+    if (is_short) return fail(connection, Code::no_memory);
     const bool is_unauthenticated = connection.state_ != Connection::State::met;
     const bool is_cut = (message.msg_flags & MSG_CTRUNC) != 0;
     // The kernel also drops descriptors that this process has no room for.
-    if (is_cut && !is_unauthenticated && num_passed < kMostPassed) {
-      fail(connection, {Code::no_memory, "no descriptors are left for what a peer passes"});
-      return false;
-    }
-    if (connection.received_.size() > (is_unauthenticated ? 0 : 64) || is_cut) {
-      fail(connection, {Code::corrupt, "a peer sends descriptors that nobody asked for"});
-      return false;
-    }
+    if (is_cut && !is_unauthenticated && num_passed < kMostPassed)
+      return fail(connection, {Code::no_memory, "no descriptors are left for what a peer passes"});
+    if (connection.received_.size() > (is_unauthenticated ? 0 : 64) || is_cut)
+      return fail(connection, {Code::corrupt, "a peer sends descriptors that nobody asked for"});
     connection.reader_.feed({bytes, static_cast<std::size_t>(length)});
     FrameHead head;
     std::string_view body;
     for (;;) {
       const FrameReader::Next next = connection.reader_.next(head, body);
       if (next == FrameReader::Next::none) break;
-      if (next == FrameReader::Next::corrupt ||
-          head.num_descriptors > connection.received_.size()) {
-        fail(connection, {Code::corrupt, "what answers there is no Node"});
-        return false;
-      }
+      if (next == FrameReader::Next::corrupt || head.num_descriptors > connection.received_.size())
+        return fail(connection, {Code::corrupt, "what answers there is no Node"});
       if (connection.state_ == Connection::State::met) {
         int descriptors[kMaxDescriptors];
         const std::span<int> taken(descriptors, head.num_descriptors);
         for (int& descriptor : taken) {
-          descriptor = connection.received_.front();
+          descriptor = connection.received_.front().release();
           connection.received_.pop_front();
         }
         bool makes_sense = false;
@@ -381,15 +362,10 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
             [&] { makes_sense = events.on_frame(connection, head.type, body, taken); });
         for (const int descriptor : taken)
           if (descriptor >= 0) ::close(descriptor);
-        if (connection.fd_ < 0) return true;  // closed by the client
-        if (code != Code::ok) {
-          fail(connection, code);
-          return false;
-        }
-        if (!makes_sense) {
-          fail(connection, {Code::corrupt, "a frame of the peer is invalid"});
-          return false;
-        }
+        if (!connection.fd_) return;  // closed by the client
+        if (code != Code::ok) return fail(connection, code);
+        if (!makes_sense)
+          return fail(connection, {Code::corrupt, "a frame of the peer is invalid"});
         continue;
       }
       std::string out;
@@ -399,10 +375,8 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
         connection.unsent_.push_back({std::move(out), 0, {}});
         flush(connection);
       }
-      if (state == Handshake::State::failed) {
-        fail(connection, connection.handshake_->status());
-        return false;
-      }
+      if (state == Handshake::State::failed)
+        return fail(connection, connection.handshake_->status());
       if (state != Handshake::State::done) continue;
       make_room(met_);
       connection.state_ = Connection::State::met;
@@ -411,14 +385,10 @@ bool Bootstrap::read_frames(Events& events, Connection& connection) {
           connections_, [&](const auto& item) { return item.get() == &connection; });
       met_.push_back(std::move(*found));
       connections_.erase(found);
-      if (!events.on_met(connection, connection.connects_)) {
-        close(connection);
-        return true;
-      }
-      if (connection.fd_ < 0) return true;
+      if (!events.on_met(connection, connection.connects_)) return close(connection);
+      if (!connection.fd_) return;
     }
   }
-  return true;
 }
 
 void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t ready) {
@@ -432,17 +402,14 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
   if (connection.state_ == Connection::State::connecting) {
     int failed = 0;
     socklen_t length = sizeof failed;
-    ::getsockopt(connection.fd_, SOL_SOCKET, SO_ERROR, &failed, &length);
-    std::string why;
+    ::getsockopt(connection.fd_.get(), SOL_SOCKET, SO_ERROR, &failed, &length);
     if (failed != 0) {
       errno = failed;
       fail(connection, error(Code::not_found, "cannot connect to", connection.target_));
-    } else if (connection.is_unix_ && !may_meet(connection, why)) {
-      fail(connection, {Code::not_permitted, fmt::format("{}: {}", connection.target_, why)});
+    } else if (connection.is_unix_ && !may_meet(connection)) {
+      fail(connection,
+           {Code::not_permitted, fmt::format("{}: {}", connection.target_, kOtherUser)});
     } else {
-      const int on = 1;
-      if (!connection.is_unix_)
-        ::setsockopt(connection.fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       connection.state_ = Connection::State::shaking_hands;
       connection.handshake_ =
           std::make_unique<Handshake>(Handshake::Role::connects, secret_, encode(own_));
@@ -454,7 +421,7 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
     if ((ready & EPOLLOUT) != 0) flush(connection);
     read_frames(events, connection);
   }
-  if (connection.fd_ >= 0 && connection.state_ == Connection::State::failed)
+  if (connection.fd_ && connection.state_ == Connection::State::failed)
     end_failed(events, connection);
 }
 
@@ -523,9 +490,9 @@ bool Bootstrap::poll(Events& events) {
       continue;
     }
     auto& connection = *reinterpret_cast<Connection*>(pointer);
-    if (connection.fd_ < 0) continue;
+    if (!connection.fd_) continue;
     const Code code = or_no_memory([&] { advance(events, connection, ready[i].events); });
-    if (code == Code::ok || connection.fd_ < 0) continue;
+    if (code == Code::ok || !connection.fd_) continue;
     fail(connection, code);
     if (or_no_memory([&] { end_failed(events, connection); }) != Code::ok) close(connection);
   }

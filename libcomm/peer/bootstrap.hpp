@@ -37,10 +37,6 @@ class Connection {
   const NodeAddress& theirs() const { return handshake_->theirs(); }
   const Bytes16& cookie() const { return handshake_->cookie(); }
 
-  Connection() = default;
-  Connection(const Connection&) = delete;
-  ~Connection();
-
  private:
   friend class Bootstrap;
   enum class State { resolving, connecting, shaking_hands, met, failed };
@@ -50,7 +46,7 @@ class Connection {
     std::vector<Descriptor> descriptors;
   };
 
-  int fd_ = -1;  // resolving: the lookup's
+  Descriptor fd_;  // resolving: the lookup's
   bool is_unix_ = false;
   bool connects_ = false;
   bool wants_write_ = false;
@@ -61,7 +57,7 @@ class Connection {
   std::shared_ptr<Lookup> lookup_;
   std::unique_ptr<Handshake> handshake_;
   FrameReader reader_;
-  std::deque<int> received_;  // descriptors, in the order of the frames that name them
+  std::deque<Descriptor> received_;  // in the order of the frames that name them
   std::deque<Unsent> unsent_;
   std::size_t unsent_bytes_ = 0;
   Status failure_;
@@ -112,7 +108,7 @@ class Bootstrap {
 
  private:
   struct Listener {
-    int fd;
+    Descriptor fd;
     bool is_unix;
     std::string path;  // to remove
     std::uint64_t paused_until_ns;
@@ -126,7 +122,7 @@ class Bootstrap {
   Status go_on_to(Connection& connection);
   void accept_all(Listener& listener);
   void advance(Events& events, Connection& connection, std::uint32_t ready);
-  bool read_frames(Events& events, Connection& connection);
+  void read_frames(Events& events, Connection& connection);
   void flush(Connection& connection);
   void fail(Connection& connection, Status status) {
     connection.state_ = Connection::State::failed;
@@ -135,7 +131,7 @@ class Bootstrap {
   void end_failed(Events& events, Connection& connection);
   void expire(Events& events);
   void log_refused(const std::string& who, const std::string& why, bool is_short);
-  bool may_meet(const Connection& connection, std::string& why) const;
+  bool may_meet(const Connection& connection) const;
 
   Secret secret_;
   NodeAddress own_;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fmt/core.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <deque>
@@ -37,16 +36,13 @@ struct Resolver::Queue {
   }
 };
 
-Lookup::~Lookup() {
-  for (const int fd : done_fds) ::close(fd);
-}
-
 Resolver::Resolver() : queue_(std::make_shared<Queue>()) {}
 
-Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, int& fd) {
+Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, Descriptor& fd) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     return {Code::no_memory, fmt::format("cannot look up {}: {}", text, std::strerror(errno))};
+  Descriptor theirs(ends[0]), mine(ends[1]);
   const auto begin = [&]() -> Status {
     const std::lock_guard guard(queue_->lock);
     lookup = queue_->find(text);
@@ -69,18 +65,15 @@ Status Resolver::start(std::string_view text, std::shared_ptr<Lookup>& lookup, i
         }
       }
     }
-    lookup->done_fds.push_back(ends[0]);
+    lookup->done_fds.push_back(std::move(theirs));
     return {};
   };
   const Status status = or_no_memory(begin);
-  if (!status) {
+  if (status)
+    fd = std::move(mine);
+  else
     lookup = nullptr;
-    ::close(ends[0]);
-    ::close(ends[1]);
-    return status;
-  }
-  fd = ends[1];
-  return {};
+  return status;
 }
 
 void Resolver::serve(const std::shared_ptr<Queue>& queue) {
@@ -97,8 +90,8 @@ void Resolver::serve(const std::shared_ptr<Queue>& queue) {
     lookup->status = status;
     // release: the result; pairs with Bootstrap::go_on_to.
     lookup->is_done.store(true, std::memory_order_release);
-    for (const int fd : lookup->done_fds)
-      [[maybe_unused]] const auto sent = ::send(fd, "", 1, MSG_NOSIGNAL);
+    for (const Descriptor& fd : lookup->done_fds)
+      [[maybe_unused]] const auto sent = ::send(fd.get(), "", 1, MSG_NOSIGNAL);
   }
   --queue->num_threads;
 }

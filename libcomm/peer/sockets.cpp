@@ -1,6 +1,5 @@
 #include "peer/sockets.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -12,7 +11,20 @@
 #include <charconv>
 #include <cstring>
 
+#include "fabric/interfaces.hpp"
+
 namespace weft::peer {
+
+namespace {
+
+// "10.0.0.1" or "fd00::1"; of other addresses nothing.
+std::string host_text(const sockaddr& address) {
+  const std::size_t bytes =
+      address.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return fabric::address_text({reinterpret_cast<const char*>(&address), bytes});
+}
+
+}  // namespace
 
 Status resolve(std::string_view text, SocketAddress& address, Names names) {
   // C would read the part before it, which names another place.
@@ -62,16 +74,12 @@ Status resolve(std::string_view text, SocketAddress& address, Names names) {
 std::string bound_text(int fd) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length);
-  char host[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
-    ::inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
-    return fmt::format("[{}]:{}", host, ntohs(v6.sin6_port));
-  }
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
-  ::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
-  return fmt::format("{}:{}", host, ntohs(v4.sin_port));
+  auto& address = reinterpret_cast<sockaddr&>(storage);
+  ::getsockname(fd, &address, &length);
+  // The port of IPv6 has the same place.
+  const auto port = ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+  const bool is_v6 = storage.ss_family == AF_INET6;
+  return fmt::format("{}{}{}:{}", is_v6 ? "[" : "", host_text(address), is_v6 ? "]" : "", port);
 }
 
 std::vector<std::string> own_addresses() {
@@ -82,17 +90,11 @@ std::vector<std::string> own_addresses() {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
         (one->ifa_flags & IFF_LOOPBACK) != 0)
       continue;
-    char text[INET6_ADDRSTRLEN] = "";
-    if (one->ifa_addr->sa_family == AF_INET) {
-      const auto& v4 = reinterpret_cast<const sockaddr_in&>(*one->ifa_addr);
-      ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-      addresses.emplace_back(text);
-    } else if (one->ifa_addr->sa_family == AF_INET6) {
-      const auto& v6 = reinterpret_cast<const sockaddr_in6&>(*one->ifa_addr);
-      if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) continue;
-      ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-      addresses.push_back(fmt::format("[{}]", text));
-    }
+    if (one->ifa_addr->sa_family == AF_INET)
+      addresses.push_back(host_text(*one->ifa_addr));
+    else if (one->ifa_addr->sa_family == AF_INET6)
+      if (const std::string text = host_text(*one->ifa_addr); !fabric::is_link_local(text))
+        addresses.push_back(fmt::format("[{}]", text));
   }
   ::freeifaddrs(all);
   return addresses;
@@ -128,9 +130,8 @@ std::vector<std::string> reached_at(const std::vector<std::string>& bound, std::
 std::string other_end(int fd) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
-  char host[INET6_ADDRSTRLEN] = "";
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
-    return "a foreign process";
+  auto& address = reinterpret_cast<sockaddr&>(storage);
+  if (::getpeername(fd, &address, &length) != 0) return "a foreign process";
   if (storage.ss_family == AF_UNIX) {
     ucred credentials{};
     length = sizeof credentials;
@@ -138,13 +139,7 @@ std::string other_end(int fd) {
       return "a foreign process";
     return fmt::format("process {} of user {}", credentials.pid, credentials.uid);
   }
-  if (storage.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, host,
-                sizeof host);
-  else
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, host,
-                sizeof host);
-  return fmt::format("the process at {}", host);
+  return fmt::format("the process at {}", host_text(address));
 }
 
 bool is_same_user(int fd) {

@@ -78,10 +78,7 @@ Engine::View Engine::view(const Request& request) {
 }
 bool Engine::has_under_way() const noexcept {
   bool is_copying = false;
-  shared_->for_each([&is_copying](Impl& vci) {
-    const Guard guard(vci);
-    is_copying |= vci.is_copying();
-  });
+  shared_->for_each([&is_copying](Impl& vci) { is_copying |= Guard(vci)->is_copying(); });
   return is_copying || std::ranges::any_of(impl_->fabrics->remote(), [](const auto* lanes) {
            return lanes->has_under_way();
          });
@@ -209,22 +206,12 @@ void Engine::set_senders(std::span<const int> (*senders)(std::uint32_t context) 
 }
 
 void Engine::close_context(std::uint32_t context) noexcept {
-  Impl& impl = of(context);
-  const Guard guard(impl);
-  impl.close_context(context);
+  Guard(of(context))->close_context(context);
 }
-
 void Engine::acknowledge(std::uint32_t context, std::span<const int> peers) {
-  Impl& impl = of(context);
-  const Guard guard(impl);
-  impl.acknowledge(context, peers);
+  Guard(of(context))->acknowledge(context, peers);
 }
-
-void Engine::revoke(std::uint32_t context) {
-  Impl& impl = of(context);
-  const Guard guard(impl);
-  impl.revoke(context);
-}
+void Engine::revoke(std::uint32_t context) { Guard(of(context))->revoke(context); }
 
 void Engine::set_control(std::uint32_t context, bool (*work)()) noexcept {
   count_unexpected_of(context);
@@ -346,20 +333,14 @@ void Engine::ring(int peer) noexcept {
 Fabrics& Engine::fabrics() noexcept { return *impl_->fabrics; }
 
 void Engine::check_for_lost() {
-  shared_->for_each([](Impl& vci) {
-    const Guard guard(vci);
-    vci.check_liveness();
-  });
+  shared_->for_each([](Impl& vci) { Guard(vci)->check_liveness(); });
   if (!shared_->has_others()) return;
   // Whom one VCI has lost, the others lose when they look the next time: now.
   for (int rank = 0; rank < size(); ++rank)
     if (shared_->state_of(rank) != PeerState::alive && is_alive(rank)) lose(rank);
 }
 
-void Engine::watch(int peer) noexcept {
-  const Guard guard(*impl_);
-  impl_->peer(peer).watched = true;
-}
+void Engine::watch(int peer) noexcept { Guard(*impl_)->peer(peer).watched = true; }
 
 void Engine::lose(int peer) {
   shared_->for_each([peer](Impl& vci) {
@@ -371,21 +352,17 @@ void Engine::lose(int peer) {
 bool Engine::is_alive(int peer) const noexcept {
   if (peer < impl_->job.size())
     return !shared_->fates[static_cast<std::size_t>(peer)].is_lost.load(std::memory_order_acquire);
-  const Guard guard(*impl_);
-  return !impl_->peer(peer).lost;
+  return !Guard(*impl_)->peer(peer).lost;
 }
 
 bool Engine::has_left(int peer) const noexcept {
   if (peer < impl_->job.size())
     return !is_alive(peer) && shared_->state_of(peer) == PeerState::left;
-  const Guard guard(*impl_);
-  return impl_->peer(peer).left;
+  return Guard(*impl_)->peer(peer).left;
 }
 
 void Engine::count_unexpected_of(std::uint32_t context) noexcept {
-  Impl& impl = of(context);
-  const Guard guard(impl);
-  impl.matcher.count(context);
+  Guard(of(context))->matcher.count(context);
 }
 
 std::uint32_t Engine::num_unexpected() const noexcept {
@@ -479,9 +456,8 @@ std::string Engine::describe(const Request& request) const {
 bool Engine::Impl::all_out() noexcept {
   bool all = blocked.empty() && copies.empty();
   // The receiver gets the data of other RTS by itself.
-  sends.for_each([&all](std::uint64_t, const Request* request) {
-    all = all && request->packer == nullptr;
-  });
+  sends.for_each(
+      [&all](std::uint64_t, const Request* request) { all = all && request->packer == nullptr; });
   return all;
 }
 
@@ -490,10 +466,7 @@ Status Engine::flush() {
   const std::uint64_t limit = now_ns() + impl.job.settings().ns(Setting::peer_timeout_ms);
   const auto all_out = [this] {
     bool all = true;
-    shared_->for_each([&all](Impl& vci) {
-      const Guard guard(vci);
-      all = all && vci.all_out();
-    });
+    shared_->for_each([&all](Impl& vci) { all = Guard(vci)->all_out() && all; });
     return all;
   };
   wait_until([&] { return all_out() || now_ns() > limit; });

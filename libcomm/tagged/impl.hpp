@@ -47,7 +47,7 @@ inline const Engine::Impl& Core::vci() const noexcept {
 // Holds the engine's lock if more than one thread may call.
 class Guard {
  public:
-  explicit Guard(Engine::Impl& impl) : mutex_(impl.threaded ? &impl.mutex : nullptr) {
+  explicit Guard(Engine::Impl& impl) : impl_(impl), mutex_(impl.threaded ? &impl.mutex : nullptr) {
     if (mutex_ != nullptr) [[unlikely]]
       mutex_->lock();
   }
@@ -57,8 +57,11 @@ class Guard {
   }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
+  // For one call with the lock: Guard(vci)->call().
+  Engine::Impl* operator->() const noexcept { return &impl_; }
 
  private:
+  Engine::Impl& impl_;
   ShortLock* mutex_;
 };
 

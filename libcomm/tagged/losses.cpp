@@ -87,8 +87,7 @@ bool Losses::is_closed(Peer& peer) noexcept {
 void Losses::check_liveness_if_due() {
   if (coarse_now_ns() <= last_liveness_ns.load(std::memory_order_relaxed) + kLivenessPeriodNs)
     return;
-  const Guard guard(vci());
-  check_liveness();
+  Guard(vci())->check_liveness();
 }
 
 void Losses::end_of(Peer& peer) {

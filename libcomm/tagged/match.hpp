@@ -26,10 +26,8 @@ struct Unexpected {
   std::size_t bytes = 0;              // of the whole message
   std::size_t arrived = 0;            // eager: bytes in `data` so far
   std::unique_ptr<std::byte[]> data;  // eager, longer than kSmall
-  std::uint64_t address = 0;          // RTS: in the sender
+  MemoryName memory{};                // RTS: of the sender
   std::uint64_t send_id = 0;          // RTS
-  std::uint32_t region = 0;           // RTS
-  std::uint32_t extra = 0;            // RTS
   Request* receiver = nullptr;        // matched while still arriving
   bool taken = false;                 // a matched probe has removed it from matching
 

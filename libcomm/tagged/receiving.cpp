@@ -309,8 +309,7 @@ bool Receiving::receive_unexpected(Request& request, Unexpected& message) {
   }
   if (!message.taken) matcher.remove_unexpected(message);
   if (message.is_rts) {
-    fetch(request, message.source, message.tag, message.bytes,
-          {message.address, message.bytes, message.region, message.extra}, message.send_id);
+    fetch(request, message.source, message.tag, message.memory, message.send_id);
     matcher.release(&message);
   } else if (message.arrived == message.bytes) {
     deliver(request, message);

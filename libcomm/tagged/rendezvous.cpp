@@ -88,9 +88,9 @@ bool Rendezvous::on_rts(Peer& peer, const Entry& entry) {
   std::memcpy(&message, entry.data, sizeof message);
   const auto context = static_cast<std::uint32_t>(entry.immediate >> 32);
   const auto tag = static_cast<std::int32_t>(entry.immediate);
+  const MemoryName memory{message.address, message.length, message.region, message.extra};
   if (Request* request = matcher.take_posted(peer.rank, context, tag)) {
-    fetch(*request, peer.rank, tag, message.length,
-          {message.address, message.length, message.region, message.extra}, message.send_id);
+    fetch(*request, peer.rank, tag, memory, message.send_id);
     return true;
   }
   Unexpected* waiting = vci().allocate_for(peer, 0);
@@ -100,10 +100,8 @@ bool Rendezvous::on_rts(Peer& peer, const Entry& entry) {
   waiting->context = context;
   waiting->is_rts = true;
   waiting->bytes = message.length;
-  waiting->address = message.address;
+  waiting->memory = memory;
   waiting->send_id = message.send_id;
-  waiting->region = message.region;
-  waiting->extra = message.extra;
   matcher.add_unexpected(*waiting);
   return true;
 }
@@ -126,14 +124,14 @@ std::uint32_t Rendezvous::take_record() {
   return index;
 }
 
-void Rendezvous::fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-                       const MemoryName& memory, std::uint64_t send_id) {
+void Rendezvous::fetch(Request& request, int source, std::int32_t tag, const MemoryName& memory,
+                       std::uint64_t send_id) {
   Peer& peer = this->peer(source);
   request.peer = source;
   request.tag = tag;
-  request.received = length;
+  request.received = memory.bytes;
   request.phase = kCopying;
-  const std::uint64_t wanted = std::min<std::uint64_t>(length, request.length);
+  const std::uint64_t wanted = std::min<std::uint64_t>(memory.bytes, request.length);
   if (connect(peer) == Code::peer_lost) return complete(request, Code::peer_lost);
   RendezvousCopy copy{};
   copy.request = &request;

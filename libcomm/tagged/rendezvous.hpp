@@ -57,8 +57,8 @@ struct Rendezvous : Sending {
   // The receiver's side. on_rts returns false without memory: the entry stays in the ring.
   bool on_rts(Peer& peer, const Entry& entry);
   // Begins to receive the message of an RTS that has matched.
-  void fetch(Request& request, int source, std::int32_t tag, std::uint64_t length,
-             const MemoryName& memory, std::uint64_t send_id);
+  void fetch(Request& request, int source, std::int32_t tag, const MemoryName& memory,
+             std::uint64_t send_id);
   void on_stream(Peer& peer, const Entry& entry);
   void on_withdraw(Peer& peer, const Entry& entry);
 

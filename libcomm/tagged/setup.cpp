@@ -136,8 +136,6 @@ Code Core::connect_first(Peer& peer) {
   return Code::ok;
 }
 
-// Returns true while an operation without memory or descriptors is to be retried: until
-// Settings::patience_ns() has passed.
 bool Core::is_before_deadline(Peer& peer, std::uint64_t& since_ns, std::string_view why) {
   const std::uint64_t now = now_ns();
   if (since_ns == 0) {

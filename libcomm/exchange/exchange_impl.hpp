@@ -103,6 +103,10 @@ struct ExchangeBase::Impl {
   Status trouble(Thread& thread);
 
   // sending.cpp
+  // Of entries that are sent now. relaxed: no thread sends while the phase changes.
+  std::uint64_t immediate() const noexcept {
+    return make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
+  }
   // again: the peer has not answered yet, and the caller does not wait.
   Code connect(Thread& thread, Out& out, bool waits = true) noexcept;
   std::byte* place_in_mirror(Out& out) const noexcept;

@@ -200,12 +200,6 @@ Status Job::Impl::release(void* address) {
   return local->release(address);
 }
 
-Status Job::Impl::share(void* address, std::size_t bytes, RemoteMemory& memory) {
-  MemoryName made{};
-  Status status = local->share(address, bytes, made);
-  return status ? name(address, bytes, made, memory) : status;
-}
-
 Status Job::Impl::unshare(const RemoteMemory& memory) {
   const MemoryKey key = key_of(memory);
   Status first = local->unshare(key.memory(memory, 0));
@@ -235,7 +229,11 @@ Status Job::release(void* address) {
 Status Job::share(void* address, std::size_t bytes, RemoteMemory& memory) {
   if (address == nullptr || bytes == 0 || bytes > ~reinterpret_cast<std::uintptr_t>(address))
     return {Code::bad_argument, fmt::format("there are no {} bytes to share", bytes)};
-  return or_no_memory([&] { return impl_->share(address, bytes, memory); });
+  return or_no_memory([&] {
+    MemoryName made{};
+    Status status = impl_->local->share(address, bytes, made);
+    return status ? impl_->name(address, bytes, made, memory) : status;
+  });
 }
 
 Status Job::unshare(const RemoteMemory& memory) {
@@ -252,6 +250,22 @@ Status Job::Impl::all_reduce(void* values, std::size_t count, const coll::Reduct
   });
 }
 
+template <class BytesOf>
+Status Job::Impl::gather(coll::Team& team, const void* mine, void* all, BytesOf&& bytes_of) {
+  std::vector<std::size_t> lengths;
+  std::vector<std::ptrdiff_t> displacements;
+  std::size_t total = 0;
+  for (int rank = 0; rank < members->size(); ++rank) {
+    if (agreement->has(rank)) {
+      lengths.push_back(bytes_of(rank));
+      displacements.push_back(static_cast<std::ptrdiff_t>(total));
+    }
+    total += bytes_of(rank);
+  }
+  return coll::allgatherv(team, mine, bytes_of(members->rank()), all, lengths.data(),
+                          displacements.data());
+}
+
 Status Job::Impl::all_gather(const void* mine, void* all, std::size_t bytes) {
   const trace::Span span("all_gather");
   if (bytes == 0) return {};
@@ -260,35 +274,7 @@ Status Job::Impl::all_gather(const void* mine, void* all, std::size_t bytes) {
   return agreement->run(result, [&](coll::Team& team) {
     if (team.size() == members->size()) return coll::allgather(team, mine, all, bytes);
     std::ranges::fill(result, std::byte{});
-    std::vector<std::size_t> lengths(agreement->members().size(), bytes);
-    std::vector<std::ptrdiff_t> displacements;
-    for (const int rank : agreement->members())
-      displacements.push_back(static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank) * bytes));
-    return coll::allgatherv(team, mine, bytes, all, lengths.data(), displacements.data());
-  });
-}
-
-Status Job::Impl::all_gather_spans(const void* mine, void* all,
-                                   const std::vector<std::size_t>& counts,
-                                   std::size_t element_bytes) {
-  // Not run(): a rank without data to wait for may end before another has begun.
-  return agreement->run_loose([&](coll::Team& team) {
-    std::vector<std::size_t> bytes;
-    std::vector<std::ptrdiff_t> displacements;
-    std::size_t total = 0;
-    for (int rank = 0; rank < members->size(); ++rank) {
-      const std::size_t length = counts[static_cast<std::size_t>(rank)] * element_bytes;
-      if (agreement->has(rank)) {
-        bytes.push_back(length);
-        displacements.push_back(static_cast<std::ptrdiff_t>(total));
-      }
-      total += length;
-    }
-    // Null would mean "in place".
-    static const std::byte nothing{};
-    return coll::allgatherv(team, mine != nullptr ? mine : &nothing,
-                            counts[static_cast<std::size_t>(members->rank())] * element_bytes, all,
-                            bytes.data(), displacements.data());
+    return gather(team, mine, all, [bytes](int) { return bytes; });
   });
 }
 
@@ -311,7 +297,15 @@ Status Job::all_gather_bytes(const void* mine, void* all, std::size_t bytes) {
 
 Status Job::all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
                              std::size_t element_bytes) {
-  return impl_->all_gather_spans(mine, all, counts, element_bytes);
+  // Null would mean "in place".
+  static const std::byte nothing{};
+  if (mine == nullptr) mine = &nothing;
+  const auto bytes_of = [&](int rank) {
+    return counts[static_cast<std::size_t>(rank)] * element_bytes;
+  };
+  // Not run(): a rank without data to wait for may end before another has begun.
+  return impl_->agreement->run_loose(
+      [&](coll::Team& team) { return impl_->gather(team, mine, all, bytes_of); });
 }
 
 }  // namespace weft::transport

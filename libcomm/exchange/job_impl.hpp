@@ -132,7 +132,6 @@ struct Job::Impl {
   Status name(void* address, std::size_t bytes, MemoryName made, RemoteMemory& memory);
   Status allocate(std::size_t bytes, void*& address, RemoteMemory& memory);
   Status release(void* address);
-  Status share(void* address, std::size_t bytes, RemoteMemory& memory);
   Status unshare(const RemoteMemory& memory);
   // Collective calls by Agreement. `values` and `all` are undefined after an error.
   Status barrier() {
@@ -141,8 +140,9 @@ struct Job::Impl {
   Status all_reduce(void* values, std::size_t count, const coll::Reduction& op);
   // The part of a lost rank is zero.
   Status all_gather(const void* mine, void* all, std::size_t bytes);
-  Status all_gather_spans(const void* mine, void* all, const std::vector<std::size_t>& counts,
-                          std::size_t element_bytes);
+  // Gathers parts of bytes_of(rank) bytes from the live ranks, each to its place among all ranks'.
+  template <class BytesOf>
+  Status gather(coll::Team& team, const void* mine, void* all, BytesOf&& bytes_of);
   // Moves the fabrics to other hosts forward.
   void poll_remote() noexcept;
 

@@ -1,5 +1,4 @@
 // One-sided access: reads, writes and atomic operations on memory of other ranks.
-#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -53,10 +52,6 @@ Code check(Job::Impl& job, int thread, const RemoteMemory& memory, std::size_t b
 
 // Short copies use a mapping; long ones the fabric's own method.
 constexpr std::size_t kMappedCopyBytes = 64 * 1024;
-
-}  // namespace
-
-namespace {
 
 template <bool kWrite>
 Code move(Job::Impl& impl, int thread, const RemoteMemory& there, void* here,
@@ -184,49 +179,38 @@ Code Job::wait(int thread, Token token) noexcept {
 
 namespace {
 
-// Returns the word of a checked access if it can be mapped, or null with the reason; unsupported:
-// use the fabric's atomic operation.
-std::uint64_t* mapped_word(Job::Impl& impl, int thread, const RemoteMemory& word,
-                           Code& code) noexcept {
-  if (!impl.route(word.owner).lanes->is_mapped()) {
-    code = Code::unsupported;
-    return nullptr;
+template <Access kAccess>
+inline Fetched change(Job::Impl& impl, int thread, const RemoteMemory& word, std::uint64_t operand,
+                      std::uint64_t compare) noexcept {
+  Fetched fetched{check(impl, thread, word, 8), compare};
+  if (fetched.code != Code::ok) return fetched;
+  if (word.address % 8 != 0) return {Code::bad_argument, 0};
+  Lanes& lanes = *impl.route(word.owner).lanes;
+  if (lanes.is_mapped()) {
+    MappingCache& mappings = impl.thread(thread).mappings;
+    if (std::byte* there = mappings.find(*impl.local, word, fetched.code)) {
+      mappings.show(word);
+      fetched.value = fabric::apply(atomic_of(kAccess), there, operand, compare);
+      return fetched;
+    }
+    if (fetched.code != Code::unsupported) return fetched;
   }
-  auto& mappings = impl.thread(thread).mappings;
-  std::byte* data = mappings.find(*impl.local, word, code);
-  if (data != nullptr) mappings.show(word);
-  return reinterpret_cast<std::uint64_t*>(data);
+  const MemoryName name = impl.memory_on_route(word);
+  fetched.code = kAccess == Access::cas
+                     ? lanes.cas(word.owner, name, 0, compare, operand, fetched.value)
+                     : lanes.fetch_add(word.owner, name, 0, operand, fetched.value);
+  return fetched;
 }
 
 }  // namespace
 
 Fetched Job::cas_there(int thread, const RemoteMemory& word, std::uint64_t compare,
                        std::uint64_t swap) noexcept {
-  Impl& impl = *impl_;
-  Fetched fetched{check(impl, thread, word, 8), compare};
-  if (fetched.code != Code::ok) return fetched;
-  if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  if (auto* there = mapped_word(impl, thread, word, fetched.code))
-    std::atomic_ref(*there).compare_exchange_strong(fetched.value, swap, std::memory_order_seq_cst);
-  else if (fetched.code == Code::unsupported)
-    fetched.code =
-        impl.route(word.owner)
-            .lanes->cas(word.owner, impl.memory_on_route(word), 0, compare, swap, fetched.value);
-  return fetched;
+  return change<Access::cas>(*impl_, thread, word, swap, compare);
 }
 
 Fetched Job::fetch_add_there(int thread, const RemoteMemory& word, std::uint64_t value) noexcept {
-  Impl& impl = *impl_;
-  Fetched fetched{check(impl, thread, word, 8), 0};
-  if (fetched.code != Code::ok) return fetched;
-  if (word.address % 8 != 0) return {Code::bad_argument, 0};
-  if (auto* there = mapped_word(impl, thread, word, fetched.code))
-    fetched.value = std::atomic_ref(*there).fetch_add(value, std::memory_order_seq_cst);
-  else if (fetched.code == Code::unsupported)
-    fetched.code =
-        impl.route(word.owner)
-            .lanes->fetch_add(word.owner, impl.memory_on_route(word), 0, value, fetched.value);
-  return fetched;
+  return change<Access::fetch_add>(*impl_, thread, word, value, 0);
 }
 
 }  // namespace weft::transport

@@ -157,9 +157,7 @@ Code ExchangeBase::Impl::send_full(Thread& thread, int destination) noexcept {
 
 Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* data,
                                    std::size_t bytes) noexcept {
-  // relaxed: no thread sends while the phase changes.
-  const std::uint64_t immediate =
-      make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
+  const std::uint64_t now = immediate();
   const auto attempt = [&] {
     std::byte* to = out.lane.reserve(bytes);
     if (to == nullptr) return Code::again;
@@ -169,7 +167,7 @@ Code ExchangeBase::Impl::put_block(Thread& thread, Out& out, const std::byte* da
     } else {
       fill_entry(to, data, bytes, kInlineBytes);
     }
-    out.lane.publish(kBlock, bytes, immediate);
+    out.lane.publish(kBlock, bytes, now);
     return Code::ok;
   };
   if (attempt() != Code::ok) [[unlikely]]
@@ -230,10 +228,8 @@ Code ExchangeBase::Impl::send_rts(Thread& thread, Out& out, const StagingPool::B
                                   std::size_t bytes) {
   const MemoryName name = key_of(buffer.memory).memory(buffer.memory, job.route(out.peer).key);
   const Rts rts{name.address, bytes, name.region, name.extra};
-  const std::uint64_t immediate =
-      make_immediate(phase.load(std::memory_order_relaxed), message_bytes);
   const Code code = until_room(thread, out, [&] {
-    return out.lane.send(kRts, immediate, &rts, sizeof rts) ? Code::ok : Code::again;
+    return out.lane.send(kRts, immediate(), &rts, sizeof rts) ? Code::ok : Code::again;
   });
   if (code != Code::ok) return code;
   thread.staging.pin(buffer, out.peer);
@@ -280,8 +276,7 @@ Code ExchangeBase::Impl::send_large(Thread& thread, int destination,
   });
   if (code != Code::ok) return code;
   put(to);
-  out.lane.publish(kBlock, bytes,
-                   make_immediate(phase.load(std::memory_order_relaxed), message_bytes));
+  out.lane.publish(kBlock, bytes, immediate());
   count_sent(thread, out);
   return Code::ok;
 }

@@ -48,7 +48,7 @@ PeerMemory& PeerMemory::operator=(const PeerMemory& other) {
   if (this == &other) return *this;
   impl_ = other.impl_ == nullptr
               ? nullptr
-              : std::make_unique<PeerMemoryImpl>(other.impl_->use.session, other.impl_->use.region);
+              : std::make_unique<PeerMemoryImpl>(other.impl_->session, other.impl_->region);
   return *this;
 }
 
@@ -109,24 +109,16 @@ void Node::close(const Peer& peer) {
 }
 
 void Node::on_peer(std::function<void(const Peer&)> call) {
-  if (!impl_->is_own_process()) return;
-  std::lock_guard lock(impl_->transport_->progress_lock());
-  impl_->peer_call = std::move(call);
+  impl_->set(impl_->peer_call, std::move(call));
 }
 void Node::on_lost(std::function<void(const Peer&, const Status&)> call) {
-  if (!impl_->is_own_process()) return;
-  std::lock_guard lock(impl_->transport_->progress_lock());
-  impl_->lost_call = std::move(call);
+  impl_->set(impl_->lost_call, std::move(call));
 }
 void Node::on_message(std::function<void(const Peer&, std::span<const std::byte>)> call) {
-  if (!impl_->is_own_process()) return;
-  std::lock_guard lock(impl_->transport_->progress_lock());
-  impl_->message_call = std::move(call);
+  impl_->set(impl_->message_call, std::move(call));
 }
 void Node::on_notify(std::function<void(const Peer&, const NotifyTag&)> call) {
-  if (!impl_->is_own_process()) return;
-  std::lock_guard lock(impl_->transport_->progress_lock());
-  impl_->notify_call = std::move(call);
+  impl_->set(impl_->notify_call, std::move(call));
 }
 
 Status Node::register_memory(void* address, std::size_t bytes) {

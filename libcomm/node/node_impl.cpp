@@ -108,14 +108,13 @@ void NodeImpl::on_lost(transport::Session& session, const Status& why) {
 }
 
 Status NodeImpl::add(void* address, std::size_t bytes, bool allocated) noexcept {
-  return or_no_memory([&]() -> Status {
+  return or_no_memory([&] {
     const auto entry = regions_.try_emplace(address).first;
-    Status status = or_no_memory([&] {
-      return transport_->add_region(static_cast<std::byte*>(address), bytes, allocated,
-                                    entry->second);
+    const Code code = or_no_memory([&] {
+      entry->second = transport_->add_region(static_cast<std::byte*>(address), bytes, allocated);
     });
-    if (!status) regions_.erase(entry);
-    return status;
+    if (code != Code::ok) regions_.erase(entry);
+    return code;
   });
 }
 

@@ -32,12 +32,8 @@ class PeerImpl {
   const pid_t process = process_id();
 };
 
-class PeerMemoryImpl {
- public:
-  explicit PeerMemoryImpl(std::shared_ptr<transport::Session> session,
-                          std::shared_ptr<transport::RemoteRegion> region)
-      : use(std::move(session), std::move(region)) {}
-  transport::RegionUse use;
+class PeerMemoryImpl : public transport::RegionUse {
+  using RegionUse::RegionUse;
 };
 
 class NodeImpl final : public transport::Transport::Events {
@@ -61,7 +57,7 @@ class NodeImpl final : public transport::Transport::Events {
   // Null: an empty handle, or one of the parent process.
   static transport::RegionUse* use_of(const PeerMemory& memory) noexcept {
     PeerMemoryImpl* impl = memory.impl_.get();
-    return impl != nullptr && impl->use.process == process_id() ? &impl->use : nullptr;
+    return impl != nullptr && impl->process == process_id() ? impl : nullptr;
   }
   static transport::Session* session_of(const Peer& peer) noexcept {
     const PeerImpl* impl = peer.impl_.get();
@@ -86,6 +82,13 @@ class NodeImpl final : public transport::Transport::Events {
       has_thrown_.store(!thrown_.empty(), std::memory_order_release);
     }
     --num_notifying_;
+  }
+  // Sets what notify() calls.
+  template <class Call>
+  void set(Call& call, Call to) {
+    if (!is_own_process()) return;
+    std::lock_guard lock(transport_->progress_lock());
+    call = std::move(to);
   }
   // Rethrows the oldest exception; the others follow in later polls.
   void rethrow();

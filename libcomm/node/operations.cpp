@@ -61,31 +61,6 @@ inline void move(transport::RegionUse* use, std::uint64_t offset, void* local, s
   use->session->start(begin(operation, kAccess, *use, offset, local, bytes));
 }
 
-}  // namespace
-
-void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
-               Operation& operation) {
-  move<Access::put>(NodeImpl::use_of(to), offset, const_cast<void*>(from), bytes, operation);
-}
-
-void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
-                      std::size_t bytes, const NotifyTag& tag, Operation& operation) {
-  transport::RegionUse* use = NodeImpl::use_of(to);
-  if (use == nullptr) return finish_at_once(operation, Code::bad_argument);
-  NodeRequest& request =
-      begin(operation, Access::put, *use, offset, const_cast<void*>(from), bytes);
-  request.has_tag = true;
-  request.tag = tag;
-  use->session->start(request);
-}
-
-void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
-               Operation& operation) {
-  move<Access::get>(NodeImpl::use_of(from), offset, to, bytes, operation);
-}
-
-namespace {
-
 inline void change(transport::RegionUse* named, Access access, std::uint64_t offset,
                    std::uint64_t operand, std::uint64_t compare, Operation& operation) {
   if (named == nullptr) [[unlikely]]
@@ -104,20 +79,6 @@ inline void change(transport::RegionUse* named, Access access, std::uint64_t off
   request.compare = compare;
   use.session->start(request);
 }
-
-}  // namespace
-
-void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
-               std::uint64_t swap, Operation& operation) {
-  change(NodeImpl::use_of(memory), Access::cas, offset, swap, compare, operation);
-}
-
-void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
-                     Operation& operation) {
-  change(NodeImpl::use_of(memory), Access::fetch_add, offset, value, 0, operation);
-}
-
-namespace {
 
 template <Access kAccess>
 void move_all(std::span<const Transfer> parts, Operation& operation) {
@@ -154,6 +115,37 @@ void move_all(std::span<const Transfer> parts, Operation& operation) {
 }
 
 }  // namespace
+
+void Node::put(const PeerMemory& to, std::uint64_t offset, const void* from, std::size_t bytes,
+               Operation& operation) {
+  move<Access::put>(NodeImpl::use_of(to), offset, const_cast<void*>(from), bytes, operation);
+}
+
+void Node::put_notify(const PeerMemory& to, std::uint64_t offset, const void* from,
+                      std::size_t bytes, const NotifyTag& tag, Operation& operation) {
+  transport::RegionUse* use = NodeImpl::use_of(to);
+  if (use == nullptr) return finish_at_once(operation, Code::bad_argument);
+  NodeRequest& request =
+      begin(operation, Access::put, *use, offset, const_cast<void*>(from), bytes);
+  request.has_tag = true;
+  request.tag = tag;
+  use->session->start(request);
+}
+
+void Node::get(const PeerMemory& from, std::uint64_t offset, void* to, std::size_t bytes,
+               Operation& operation) {
+  move<Access::get>(NodeImpl::use_of(from), offset, to, bytes, operation);
+}
+
+void Node::cas(const PeerMemory& memory, std::uint64_t offset, std::uint64_t compare,
+               std::uint64_t swap, Operation& operation) {
+  change(NodeImpl::use_of(memory), Access::cas, offset, swap, compare, operation);
+}
+
+void Node::fetch_add(const PeerMemory& memory, std::uint64_t offset, std::uint64_t value,
+                     Operation& operation) {
+  change(NodeImpl::use_of(memory), Access::fetch_add, offset, value, 0, operation);
+}
 
 void Node::put_all(std::span<const Transfer> parts, Operation& operation) {
   move_all<Access::put>(parts, operation);

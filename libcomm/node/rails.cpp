@@ -109,11 +109,6 @@ void Session::drop_rail(Rail& rail) {
   if (link != nullptr) rail.endpoint->close(*link);
 }
 
-void Session::drop_rails() {
-  for (const auto& rail : rails_)
-    if (rail != nullptr) drop_rail(*rail);
-}
-
 bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, std::size_t number,
                         std::uint32_t theirs) {
   if (state() == State::lost || devices_ == nullptr || number > kMaxDevices + kMaxThreadRails ||

@@ -14,12 +14,6 @@
 
 namespace weft::transport {
 
-bool read_hello(fabric::Bytes bytes, LinkHello& hello) {
-  if (bytes.size() < sizeof hello) return false;  // more is valid: fabrics may add zeros
-  std::memcpy(&hello, bytes.data(), sizeof hello);
-  return hello.version == kSessionVersion;
-}
-
 Session::Session(Transport& transport, peer::Connection& connection, bool opens)
     : transport_(transport),
       link_(*this),
@@ -418,7 +412,10 @@ void Session::lose(Code code, std::string_view why) noexcept {
   // acquire: pairs with the end of post_on().
   while (num_posting_.load(std::memory_order_acquire) != 0) cpu_relax();
   or_no_memory([&] { drop_link(); });
-  or_no_memory([&] { drop_rails(); });
+  or_no_memory([&] {
+    for (const auto& rail : rails_)
+      if (rail != nullptr) drop_rail(*rail);
+  });
   RequestList finished;
   {
     std::lock_guard lock(lock_);

@@ -161,7 +161,6 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
                 std::uint64_t now_ns);
   static void back_off(Rail& rail, std::uint64_t now_ns);
   void drop_rail(Rail& rail);
-  void drop_rails();
   void tick_rails(std::uint64_t now_ns);
   bool take_for(Rail& rail, NodeRequest& request);
   void post_on(Rail& rail, NodeRequest& request);

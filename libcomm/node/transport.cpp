@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/log.hpp"
@@ -22,6 +23,8 @@ constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the socke
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
 constexpr std::string_view kNoMemory = "needs memory, and there is none left here";
+
+bool is_unix(const std::string& bootstrap) { return bootstrap.starts_with("unix:"); }
 
 peer::NodeAddress own_address(std::string name,
                               const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
@@ -87,6 +90,13 @@ Transport::~Transport() { end(); }
 
 // Meeting.
 
+// All of its bootstrap addresses, so that its Unix sockets are tried first.
+void Transport::add_candidates(Connecting& connecting, const peer::NodeAddress& theirs) {
+  auto& to = connecting.candidates;
+  const auto added = to.insert(to.end(), theirs.bootstraps.begin(), theirs.bootstraps.end());
+  std::stable_partition(added, to.end(), std::not_fn(is_unix));
+}
+
 Status Transport::listen(std::string_view address) {
   // Processes of the host connect by a Unix socket, so that they can share memory.
   std::string text;
@@ -98,9 +108,7 @@ Status Transport::listen(std::string_view address) {
 
 Status Transport::address(std::string& text) {
   peer::NodeAddress& own = bootstrap_.own();
-  const bool has_unix = std::ranges::any_of(
-      own.bootstraps, [](const std::string& item) { return item.starts_with("unix:"); });
-  if (!has_unix)
+  if (!std::ranges::any_of(own.bootstraps, is_unix))
     if (Status status = bootstrap_.listen(fmt::format("unix:@weft-{:016x}", own.generation));
         !status)
       return status;
@@ -121,8 +129,8 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
       return;
     }
     const bool is_here = theirs.host == bootstrap_.own().host;
-    for (const std::string& item : theirs.bootstraps)
-      if (!item.starts_with("unix:")) to->candidates.push_back(item);
+    add_candidates(*to, theirs);
+    if (!is_here) std::erase_if(to->candidates, is_unix);
     // Bridges to containers have the same address on many hosts: one that this host has, too, leads
     // to this host.
     if (!is_here && to->candidates.size() > 1) {
@@ -131,8 +139,6 @@ void Transport::connect(std::string_view text, std::uint64_t deadline_ns,
         return std::ranges::find(own, peer::host_of(item)) != own.end();
       });
     }
-    for (const std::string& item : theirs.bootstraps)
-      if (item.starts_with("unix:") && is_here) to->candidates.push_back(item);
     to->tried_unix = true;
     to->last_failure = {
         Code::not_found,
@@ -211,16 +217,8 @@ bool Transport::meet(peer::Connection& connection, bool connected_here,
     if (!connection.is_unix() && !connecting->tried_unix && theirs.host == bootstrap_.own().host &&
         mapped() != nullptr) {
       connecting->tried_unix = true;
-      bool found = false;
-      for (const std::string& item : theirs.bootstraps) {
-        if (!item.starts_with("unix:")) continue;
-        if (!found)
-          for (const std::string& own : theirs.bootstraps)
-            if (!own.starts_with("unix:")) connecting->candidates.push_back(own);
-        found = true;
-        connecting->candidates.push_back(item);
-      }
-      if (found) {
+      if (std::ranges::any_of(theirs.bootstraps, is_unix)) {
+        add_candidates(*connecting, theirs);
         try_next(connecting);
         return false;
       }
@@ -289,7 +287,8 @@ void Transport::on_end(peer::Connection& connection, const Status& why) {
 
 bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   LinkHello opening;
-  if (!read_hello(hello, opening)) return false;
+  fabric::Bytes rest;  // fabrics may add zeros
+  if (!read_message(hello, opening, rest) || opening.version != kSessionVersion) return false;
   const auto found = by_cookie_.find(opening.cookie);
   if (found == by_cookie_.end()) return false;
   const auto keeps = found->second->shared_from_this();
@@ -380,16 +379,15 @@ fabric::Mapped* Transport::mapped() {
   return nullptr;
 }
 
-Status Transport::add_region(std::byte* address, std::size_t bytes, bool allocated,
-                             std::shared_ptr<Region>& region) {
+std::shared_ptr<Region> Transport::add_region(std::byte* address, std::size_t bytes,
+                                              bool allocated) {
   auto made = std::make_shared<Region>();
   made->id = ++last_region_;
   made->address = address;
   made->bytes = bytes;
   made->is_allocated = allocated;
   regions_[made->id] = made;
-  region = std::move(made);
-  return {};
+  return made;
 }
 
 Status Transport::make_key(Region& region, std::uint32_t rights, std::uint64_t only,

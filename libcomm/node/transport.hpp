@@ -56,8 +56,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   // Ends all sessions and connects; only drop() may follow.
   void end();
 
-  Status add_region(std::byte* address, std::size_t bytes, bool allocated,
-                    std::shared_ptr<Region>& region);
+  std::shared_ptr<Region> add_region(std::byte* address, std::size_t bytes, bool allocated);
   Status make_key(Region& region, std::uint32_t rights, std::uint64_t only, MemoryKey& key);
   // Withdraws the memory; is_free() returns true once no peer uses it any more.
   void withdraw(const std::shared_ptr<Region>& region);
@@ -93,6 +92,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   // Runs f; without memory for it the session is lost.
   template <class F>
   static void guard(Session& session, F&& f) noexcept;
+  static void add_candidates(Connecting& connecting, const peer::NodeAddress& theirs);
   bool meet(peer::Connection& connection, bool connected_here, std::shared_ptr<Session>& session);
   void try_next(std::shared_ptr<Connecting> connecting);
   void end_connecting(Connecting* connecting, Status status, std::shared_ptr<Session> session);

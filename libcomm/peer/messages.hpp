@@ -178,7 +178,4 @@ struct MessageReader {
   fabric::Bytes data = {};  // the bytes behind it
 };
 
-// Of a link that a peer opens; false: of another version, or too short.
-bool read_hello(fabric::Bytes bytes, LinkHello& hello);
-
 }  // namespace weft::transport

@@ -67,8 +67,6 @@
 // call, or while it waits: until then the others wait, as for any call of all ranks.
 #include "exchange/agreement.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -233,25 +231,19 @@ bool Agreement::advance() {
   return false;
 }
 
-Agreement::InUse::InUse(Agreement& agreement) noexcept : agreement_(agreement) {
-  while (!agreement.try_use()) sched_yield();
-}
-
 bool Agreement::is_broken() noexcept {
-  if (!try_use()) return false;  // the next time
-  const bool is = team_->is_broken();
-  in_use_.store(false, std::memory_order_release);
-  return is;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  return lock.owns_lock() && team_->is_broken();  // otherwise the next time
 }
 
 void Agreement::answer() noexcept {
   engine_.progress();
-  if (!try_use()) return;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
   // Without memory it is tried again.
   (void)or_no_memory([this] {
     if (is_raised()) (void)advance();
   });
-  in_use_.store(false, std::memory_order_release);
 }
 
 // A call that will fail by the last decision counts as finished.

@@ -5,17 +5,17 @@
 //
 // Threads: one at a time, as with a coll::Team, but for answer() and is_broken(), which any thread
 // may call that is in no run().
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/short_lock.hpp"
 #include "base/shortage.hpp"
 #include "coll/coll.hpp"
 #include "tagged/engine.hpp"
@@ -50,7 +50,7 @@ class Agreement final : public coll::Interrupt {
   // `call`. Blocks until all live ranks have called it.
   template <class Call>
   Status run(std::span<std::byte> result, Call&& call) noexcept {
-    const InUse in_use(*this);
+    const std::lock_guard lock(in_use_);
     return or_no_memory([&]() -> Status {
       const bool fails = fails_next() || next_ != nullptr || !unreported_.empty();
       Status status = fails ? Status(Code::peer_lost) : call(*team_);
@@ -73,19 +73,6 @@ class Agreement final : public coll::Interrupt {
 
  private:
   static constexpr std::size_t kKeptBytes = 16 * 1024;
-
-  // One thread handles the messages at a time.
-  class InUse {
-   public:
-    explicit InUse(Agreement& agreement) noexcept;
-    ~InUse() { agreement_.in_use_.store(false, std::memory_order_release); }
-    InUse(const InUse&) = delete;
-    InUse& operator=(const InUse&) = delete;
-
-   private:
-    Agreement& agreement_;
-  };
-  bool try_use() noexcept { return !in_use_.exchange(true, std::memory_order_acquire); }
 
   struct Message;
   // A rank has aborted the call after the last one that it finished.
@@ -121,7 +108,7 @@ class Agreement final : public coll::Interrupt {
   void send_decision(int to);
 
   tagged::Engine& engine_;
-  std::atomic<bool> in_use_{false};
+  ShortLock in_use_;  // one thread handles the messages at a time
   std::vector<int> members_;
   std::vector<bool> is_member_;  // by rank
   std::unique_ptr<coll::Team> team_;

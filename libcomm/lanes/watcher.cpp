@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,8 +33,8 @@ constexpr int kSoonInVain = 20;
 Status Watcher::start(std::unique_ptr<Watcher>& watcher) {
   std::unique_ptr<Watcher> made(new Watcher);
   made->doorbells_.reserve(kNumDoorbells);  // each is there once
-  made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (made->wake_fd_ < 0)
+  made->wake_fd_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made->wake_fd_)
     return {Code::no_memory,
             fmt::format("cannot make an eventfd: {} (see ulimit -n)", std::strerror(errno))};
   if (Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); }); !status)
@@ -48,9 +47,8 @@ Watcher::~Watcher() {
   stop_.store(1, std::memory_order_seq_cst);
   armed_.store(1, std::memory_order_seq_cst);
   futex_wake_all(&armed_);
-  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+  if (wake_fd_) eventfd_write(wake_fd_.get(), 1);
   if (thread_.joinable()) thread_.join();
-  if (wake_fd_ >= 0) close(wake_fd_);
 }
 
 void Watcher::add(RemoteLanes& lanes) noexcept {
@@ -58,7 +56,7 @@ void Watcher::add(RemoteLanes& lanes) noexcept {
   fabrics_[count] = &lanes;
   // release: pairs with the acquire in fabrics().
   num_fabrics_.store(count + 1, std::memory_order_release);
-  eventfd_write(wake_fd_, 1);  // it may wait for the others now
+  eventfd_write(wake_fd_.get(), 1);  // it may wait for the others now
 }
 
 void Watcher::arm(std::atomic<std::uint32_t>& doorbell) noexcept {
@@ -86,15 +84,10 @@ bool Watcher::wait_for_fabrics(int timeout_ms) noexcept {
     if (!lanes->arm()) return true;
     fds[count++] = {lanes->wait_fd(), POLLIN, 0};
   }
-  fds[count++] = {wake_fd_, POLLIN, 0};
+  fds[count++] = {wake_fd_.get(), POLLIN, 0};
   if (::poll(fds, count, timeout_ms) <= 0) return false;
-  if (eventfd_t value; fds[count - 1].revents != 0) (void)eventfd_read(wake_fd_, &value);
+  if (eventfd_t value; fds[count - 1].revents != 0) (void)eventfd_read(wake_fd_.get(), &value);
   return std::any_of(fds, fds + count - 1, [](const pollfd& fd) { return fd.revents != 0; });
-}
-
-void Watcher::watch_asleep() noexcept {
-  // The sleeper wakes now and then by itself, to check its peers; no need to wait for ever.
-  if (wait_for_fabrics(100)) ring_all();
 }
 
 void Watcher::watch_busy() noexcept {
@@ -114,7 +107,7 @@ void Watcher::watch_busy() noexcept {
 void Watcher::wake_soon() noexcept {
   if (soon_.exchange(1, std::memory_order_seq_cst) != 0) return;
   futex_wake_all(&armed_);
-  eventfd_write(wake_fd_, 1);
+  eventfd_write(wake_fd_.get(), 1);
 }
 
 void Watcher::watch_soon() noexcept {
@@ -132,10 +125,11 @@ void Watcher::watch_soon() noexcept {
 void Watcher::run() noexcept {
   while (stop_.load(std::memory_order_acquire) == 0) {
     if (soon_.load(std::memory_order_seq_cst) != 0) watch_soon();
-    if (armed_.load(std::memory_order_seq_cst) != 0)
-      watch_asleep();
-    else
+    // The sleeper wakes now and then by itself, to check its peers; no need to wait for ever.
+    if (armed_.load(std::memory_order_seq_cst) == 0)
       watch_busy();
+    else if (wait_for_fabrics(100))
+      ring_all();
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "weft/status.hpp"
 
 namespace weft {
@@ -50,7 +51,6 @@ class Watcher {
     return {fabrics_, num_fabrics_.load(std::memory_order_acquire)};
   }
   void run() noexcept;
-  void watch_asleep() noexcept;
   void watch_busy() noexcept;
   void watch_soon() noexcept;
   void wake_soon() noexcept;
@@ -66,7 +66,7 @@ class Watcher {
   std::atomic<std::uint64_t> polls_{0};
   std::mutex mutex_;  // guards doorbells_
   std::vector<std::atomic<std::uint32_t>*> doorbells_;
-  int wake_fd_ = -1;  // ends a wait for the descriptors
+  Descriptor wake_fd_;  // ends a wait for the descriptors
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/os/thread.hpp"
 #include "base/wait.hpp"
+#include "fabric/endpoint.hpp"
 
 namespace weft::shm {
 namespace {
@@ -15,13 +16,9 @@ constexpr int kSpins = 100;
 }  // namespace
 
 void apply(void* at, AtomicOperation& operation) noexcept {
-  const std::atomic_ref word(*static_cast<std::uint64_t*>(at));
-  if (operation.kind == AtomicRequest::kCas) {
-    operation.previous = operation.operand;
-    word.compare_exchange_strong(operation.previous, operation.swap, std::memory_order_seq_cst);
-  } else {
-    operation.previous = word.fetch_add(operation.operand, std::memory_order_seq_cst);
-  }
+  const bool swaps = operation.kind == AtomicRequest::kCas;
+  operation.previous = fabric::apply(fabric::Atomic{swaps}, at,
+                                     swaps ? operation.swap : operation.operand, operation.operand);
 }
 
 Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,

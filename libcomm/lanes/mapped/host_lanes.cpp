@@ -40,8 +40,6 @@ class ArenaLanes final : public HostLanes {
   ~ArenaLanes() override {
     server_.reset();  // it uses the members below
     for (const Lane& lane : lanes_) lane.arena->unmap_lane(lane.ring);
-    for (const Local& local : locals_)
-      if (local.pidfd >= 0) close(local.pidfd);
   }
 
   Status start() {
@@ -72,7 +70,7 @@ class ArenaLanes final : public HostLanes {
       if (ranks[i] == job_.rank()) me_ = i;
       // A process id could be used again after its process died; a pidfd cannot.
       if (locals_[i].pid != getpid())
-        locals_[i].pidfd = static_cast<int>(syscall(SYS_pidfd_open, locals_[i].pid, 0));
+        locals_[i].pidfd = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, locals_[i].pid, 0)));
     }
     // All map the first one's before it may leave. With other hosts Fabrics::start() waits for all.
     if (Status status = map(locals_.front()); !status) return status;
@@ -274,8 +272,8 @@ class ArenaLanes final : public HostLanes {
   PeerState state(int peer) noexcept override {
     if (!reaches(peer)) return PeerState::alive;
     Local& local = local_at(peer);
-    if (local.pidfd >= 0) {
-      pollfd poll{local.pidfd, POLLIN, 0};
+    if (local.pidfd) {
+      pollfd poll{local.pidfd.get(), POLLIN, 0};
       if (::poll(&poll, 1, 0) <= 0) return PeerState::alive;
     } else if (kill(local.pid, 0) == 0 || errno != ESRCH) {
       // Ourselves, or no pidfd is to be had. A peer that died before its pidfd was opened is seen.
@@ -292,7 +290,7 @@ class ArenaLanes final : public HostLanes {
   struct Local {
     int rank = 0;
     int pid = 0;
-    int pidfd = -1;
+    Descriptor pidfd;
     bool accepted = false;
     std::uint64_t magic_address = 0;
     enum CanCopy { unknown, yes, no };

@@ -67,10 +67,6 @@ int open_region(int pid, int fd) noexcept {
   return opened;
 }
 
-std::size_t round_to_pages(std::size_t bytes) noexcept {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
-
 }  // namespace
 
 Status make_secret(std::uint64_t& secret) {
@@ -83,7 +79,7 @@ Status OwnRegions::allocate(std::size_t bytes, void*& address, MemoryName& memor
     return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
   std::uint64_t secret = 0;
   if (Status status = make_secret(secret); !status) return status;
-  const std::size_t total = kPageBytes + round_to_pages(bytes);
+  const std::size_t total = kPageBytes + ArenaLayout::round_to_pages(bytes);
   Region region;
   if (Status status = make_shared_file(kRegionName, total, region.file); !status) return status;
   const int fd = region.file.get();

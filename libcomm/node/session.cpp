@@ -60,8 +60,7 @@ Status Session::begin(fabric::Endpoint& endpoint) {
 
 void Session::use(fabric::Endpoint& endpoint) {
   transport_.note_used(endpoint);
-  const std::string_view to = theirs_.on(endpoint.name(), main_.theirs);
-  link_.use(endpoint, {reinterpret_cast<const std::byte*>(to.data()), to.size()});
+  link_.use(endpoint, bytes_of(theirs_.on(endpoint.name(), main_.theirs)));
   devices_ = &transport_.devices_of(endpoint);
   message_max_ = endpoint.limits().message_max - sizeof(Head);
 }
@@ -91,17 +90,13 @@ Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size
                         static_cast<std::uint16_t>(rail),
                         static_cast<std::uint16_t>(own),
                         0};
-  const std::string_view to = theirs_.on(endpoint.name(), theirs);
-  return endpoint.open({reinterpret_cast<const std::byte*>(to.data()), to.size()},
-                       {reinterpret_cast<const std::byte*>(&hello), sizeof hello}, link);
+  return endpoint.open(bytes_of(theirs_.on(endpoint.name(), theirs)), as_bytes(hello), link);
 }
 
 // The route to the peer, for users who search for the reason of its silence: " (...)", or nothing.
 std::string Session::way() const {
   if (endpoint() == nullptr) return {};
-  const std::string_view to = theirs_.on(fabric(), main_.theirs);
-  const std::string text =
-      endpoint()->way_to({reinterpret_cast<const std::byte*>(to.data()), to.size()});
+  const std::string text = endpoint()->way_to(bytes_of(theirs_.on(fabric(), main_.theirs)));
   return text.empty() ? text : " (" + text + ")";
 }
 
@@ -262,9 +257,7 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
   if (type == peer::FrameType::mapping && descriptors.size() == 1) {
     ResolvedMessage message;
     fabric::Bytes data;
-    return read_message({reinterpret_cast<const std::byte*>(body.data()), body.size()}, message,
-                        data) &&
-           on_resolved(message, &descriptors[0]);
+    return read_message(bytes_of(body), message, data) && on_resolved(message, &descriptors[0]);
   }
   if (type != peer::FrameType::offer || opens_ || state() != State::connecting) return false;
   for (const auto& endpoint : transport_.endpoints_) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "fabric/endpoint.hpp"
 #include "peer/handshake.hpp"
@@ -156,6 +157,9 @@ struct ByeMessage : Head {  // of a rank
 template <class Message>
 fabric::Bytes as_bytes(const Message& message) {
   return {reinterpret_cast<const std::byte*>(&message), sizeof message};
+}
+inline fabric::Bytes bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
 // False if there are too few bytes. data: the bytes behind it.

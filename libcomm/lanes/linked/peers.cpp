@@ -54,10 +54,6 @@ bool read_hex(std::string_view text, std::string& bytes) {
          length == bytes.size() && end == text.data() + text.size();
 }
 
-fabric::Bytes bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
 }  // namespace
 
 void RankPeer::make_busy() {
@@ -225,7 +221,8 @@ std::string RemoteLanes::way_text(const RankPeer& peer) const {
   return text.empty() ? std::string(name()) : text;
 }
 
-Status RemoteLanes::reach(int rank, RankPeer*& peer) {
+// Makes the peer at its first use.
+Status RemoteLanes::find_peer(int rank, RankPeer*& peer) {
   auto& place = peers_[static_cast<std::size_t>(rank)];
   if (place == nullptr) {
     if (to_ == To::foreign)
@@ -237,6 +234,11 @@ Status RemoteLanes::reach(int rank, RankPeer*& peer) {
     place = std::move(made);
   }
   peer = place.get();
+  return {};
+}
+
+Status RemoteLanes::reach(int rank, RankPeer*& peer) {
+  if (Status status = find_peer(rank, peer); !status) return status;
   if (peer->link.link() == nullptr && peer->link.state() == ReliableLink::State::connecting &&
       peer->changed_ns == 0 && is_alive(rank))
     return open_link(*peer);
@@ -288,18 +290,9 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
     return false;
   }
   if (life(rank).state.load(std::memory_order_relaxed) == PeerState::dead) return false;
-  auto& place = peers_[static_cast<std::size_t>(rank)];
-  const Status made = or_no_memory([&]() -> Status {
-    if (place != nullptr) return {};
-    auto peer = std::make_unique<RankPeer>(*this, rank, ProcessName{job_.id(), rank});
-    if (Status status = read_address(rank, peer->secret, peer->address); !status) return status;
-    peer->link.use(*endpoint_, bytes_of(peer->address));
-    known_.push_back(peer.get());
-    place = std::move(peer);
-    return {};
-  });
-  if (!made) return false;
-  RankPeer& peer = *place;
+  RankPeer* found = nullptr;
+  if (!or_no_memory([&] { return find_peer(rank, found); })) return false;
+  RankPeer& peer = *found;
   if (peer.link.state() == ReliableLink::State::lost) return false;  // as one that left, by silence
   // Of two that open to each other at once, the lower name's link counts.
   if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)

@@ -182,6 +182,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status read_endpoint_address(int rank, std::string_view text, std::uint64_t& secret,
                                std::string& address) const;
   int find_rank(const ProcessName& name) const;
+  Status find_peer(int rank, RankPeer*& peer);
   ProcessName own_name() const noexcept { return {job_.id(), job_.rank()}; }
   Status reach(int rank, RankPeer*& peer);
   Status open_link(RankPeer& peer);

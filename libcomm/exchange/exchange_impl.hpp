@@ -65,11 +65,10 @@ struct alignas(64) Thread {
   std::vector<Arrivals*> arrivals;  // the fabrics' lists for this thread
   std::size_t turn = 0;             // the next index of `live` to poll
   std::deque<Aside> aside;
-  // The block that is being received, and its location.
-  enum class From : std::uint8_t { nowhere, ring, aside, kept, remote } from = From::nowhere;
+  // The block that is being received, and its location; aside: the first of those.
+  enum class From : std::uint8_t { nowhere, ring, aside, remote } from = From::nowhere;
   In* in = nullptr;
   std::uint32_t entry_length = 0;  // in the ring
-  std::vector<std::byte> kept;     // a copy of the unread part of a block whose ring was needed
   MemoryName remote{};             // `remote`: head and block
   std::byte* remote_mapped = nullptr;
   std::vector<std::byte> fetched;  // the block, where it cannot be mapped

@@ -334,7 +334,6 @@ void ExchangeBase::Impl::finish_block(Thread& thread) noexcept {
       ring_doorbell(*thread.in->lane.sleeping);
       break;
     }
-    case Thread::From::kept:
     case Thread::From::nowhere:
       break;
   }

@@ -303,11 +303,14 @@ void ExchangeBase::Impl::set_aside(Thread& thread) noexcept {
   detail::ReceiveBlock& block = receiving[static_cast<std::size_t>(thread.number)];
   if (thread.from == Thread::From::ring) {
     if (block.held) return;  // the program uses it, so all behind it has to wait
-    if (or_no_memory([&] { thread.kept.assign(block.cursor, block.end); }) != Code::ok)
+    // The unread part of it; there are no others aside.
+    if (or_no_memory([&] {
+          thread.aside.push_front({thread.in, kBlock, {block.cursor, block.end}});
+        }) != Code::ok)
       return;  // the blocks stay in the rings
-    block.cursor = thread.kept.data();
-    block.end = block.cursor + thread.kept.size();
-    thread.from = Thread::From::kept;
+    block.cursor = thread.aside.front().data.data();
+    block.end = block.cursor + thread.aside.front().data.size();
+    thread.from = Thread::From::aside;
     thread.in->lane.ring.pop(thread.entry_length);
     thread.in->lane.return_credit(false);
   }

@@ -58,23 +58,19 @@ Code TargetSide::post(AccessRequest& request, const RemoteRange& range) {
   }
   Code code = request.refused;
   if (is_atomic(request.access)) {
-    AtomicMessage message{};
-    message.kind = Kind::atomic;
-    message.id = request.id;
-    message.range = range;
-    message.is_swap = request.access == Access::cas;
-    message.operand = request.operand;
-    message.compare = request.compare;
+    AtomicMessage message{{.kind = Kind::atomic, .id = request.id},
+                          range,
+                          request.access == Access::cas,
+                          request.operand,
+                          request.compare};
     code = link_.post(message, sizeof message, {});
   } else {
-    AccessMessage message{};
-    message.id = request.id;
-    message.range = behind(range, request.moved);
-    if (request.access == Access::get) {
-      message.kind = Kind::get;
+    const bool is_get = request.access == Access::get;
+    AccessMessage message{{.kind = is_get ? Kind::get : Kind::put, .id = request.id},
+                          behind(range, request.moved)};
+    if (is_get) {
       code = link_.send_once(message, sizeof message, {});
     } else {
-      message.kind = Kind::put;
       const std::size_t most = link_.endpoint()->limits().message_max - sizeof message;
       while (code == Code::ok) {
         const std::size_t part = std::min<std::size_t>(message.range.bytes, most);
@@ -130,11 +126,8 @@ bool TargetSide::on_done(const DoneMessage& message, AccessRequest*& ended, Code
 // The target side.
 
 void TargetSide::send_done(std::uint32_t id, Code code, std::uint64_t previous) {
-  DoneMessage message{};
-  message.kind = Kind::done;
-  message.id = id;
-  message.code = static_cast<std::uint32_t>(code);
-  message.previous = previous;
+  DoneMessage message{
+      {.kind = Kind::done, .id = id}, static_cast<std::uint32_t>(code), 0, previous};
   link_.post_control(message, sizeof message);
 }
 

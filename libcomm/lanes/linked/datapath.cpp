@@ -211,24 +211,20 @@ void RemoteLanes::owe(ReceiveLaneState& lane) {
 // False: there is no room.
 bool RemoteLanes::send_owed(ReceiveLaneState& lane) {
   if (lane.owes_count) return send_count(lane);
-  CreditMessage message{};
-  message.kind = Kind::lane_credit;
-  message.id = lane.writer;
-  message.word = lane.word;
+  CreditMessage message{{.kind = Kind::lane_credit, .id = lane.writer}, lane.word};
   if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
   lane.owes_credit = false;
   return true;
 }
 
 bool RemoteLanes::send_count(ReceiveLaneState& lane) {
-  CountMessage message{};
-  message.kind = Kind::lane_count;
-  message.id = lane.writer;
-  message.arrived = lane.arrived.load(std::memory_order_relaxed);
   const std::uint64_t consumed = lane.consumed.load(std::memory_order_acquire);
-  message.word = std::max(consumed, lane.word & ~kFlagMask) | (lane.word & kFlagMask);
+  const std::uint64_t counted = std::max(consumed, lane.word & ~kFlagMask);
+  CountMessage message{{.kind = Kind::lane_count, .id = lane.writer},
+                       counted | (lane.word & kFlagMask),
+                       lane.arrived.load(std::memory_order_relaxed)};
   if (lane.peer->link.send_once(message, sizeof message, {}) != Code::ok) return false;
-  lane.reported.store(message.word & ~kFlagMask, std::memory_order_relaxed);
+  lane.reported.store(counted, std::memory_order_relaxed);
   lane.owes_count = lane.owes_credit = false;
   return true;
 }
@@ -409,10 +405,7 @@ void RemoteLanes::register_ring(ReceiveLaneState& lane) {
     });
     return;
   }
-  LaneKeyMessage message{};
-  message.kind = Kind::lane_key;
-  message.id = lane.writer;
-  message.key = made.key;
+  LaneKeyMessage message{{.kind = Kind::lane_key, .id = lane.writer}, made.key};
   // Without room for the message the next entry tries again.
   if (or_no_memory([&] { return lane.peer->link.post(message, sizeof message, {}); }) != Code::ok)
     return endpoint_->deregister(made);

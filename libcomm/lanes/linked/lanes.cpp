@@ -17,6 +17,20 @@ namespace {
 constexpr std::size_t kMaxLanes = 0xffff;  // of each kind
 constexpr std::uint32_t kMaxRing = 1u << 30;
 
+// Links the two lanes of a pair to each other.
+void join(RankPeer::Pair& pair) {
+  if (pair.send == nullptr || pair.receive == nullptr) return;
+  if (pair.send->back != nullptr) pair.send->back->back = nullptr;
+  pair.send->back = pair.receive;
+  pair.receive->back = pair.send;
+}
+
+// Where neither lane is there any more.
+void forget_pair(RankPeer& peer, int channel) {
+  const auto found = peer.pairs.find(channel);
+  if (found->second.send == nullptr && found->second.receive == nullptr) peer.pairs.erase(found);
+}
+
 }  // namespace
 
 // Counts the rings of exchanges, and the mirrors of peers' ones, against WEFT_LANE_MEMORY_BYTES;
@@ -162,26 +176,6 @@ Status RemoteLanes::accept(int client, int& rank, int& channel, ReceiveMemory& m
   return {};
 }
 
-Arrivals& RemoteLanes::arrivals_of(int channel) {
-  const Channel ends = channel_of(channel);
-  auto& list = arrivals_[channel_number({ends.client, 0, ends.reader})];
-  if (list == nullptr) list = std::make_unique<Arrivals>();
-  return *list;
-}
-
-// Links the two lanes of a pair to each other.
-void RemoteLanes::join(RankPeer::Pair& pair) {
-  if (pair.send == nullptr || pair.receive == nullptr) return;
-  if (pair.send->back != nullptr) pair.send->back->back = nullptr;
-  pair.send->back = pair.receive;
-  pair.receive->back = pair.send;
-}
-
-void RemoteLanes::forget_pair(RankPeer& peer, int channel) {
-  const auto found = peer.pairs.find(channel);
-  if (found->second.send == nullptr && found->second.receive == nullptr) peer.pairs.erase(found);
-}
-
 // A fabric may not be done with a mirror.
 void RemoteLanes::drop(SendLaneState& lane, bool is_forgotten) {
   RankPeer& peer = *lane.peer;
@@ -246,7 +240,11 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
     return {Code::bad_argument, "it has that lane already"};
   if (receive_lanes_.size() >= kMaxLanes) return Code::no_memory;
   auto made = std::make_unique<ReceiveLaneState>(*endpoint_);
-  made->arrivals = &arrivals_of(channel);
+  // Of all lanes to this thread of the client.
+  auto& arrivals =
+      arrivals_[channel_number({channel_of(channel).client, 0, channel_of(channel).reader})];
+  if (arrivals == nullptr) arrivals = std::make_unique<Arrivals>();
+  made->arrivals = arrivals.get();
   made->peer = &peer;
   made->channel = channel;
   made->ring_bytes = message.ring_bytes;
@@ -268,9 +266,7 @@ Status RemoteLanes::take_lane(RankPeer& peer, const LaneOpenMessage& message,
 }
 
 void RemoteLanes::on_lane_open(RankPeer& peer, const LaneOpenMessage& message) {
-  LaneAnswerMessage answer{};
-  answer.kind = Kind::lane_answer;
-  answer.id = message.id;
+  LaneAnswerMessage answer{{.kind = Kind::lane_answer, .id = message.id}, 0, 0};
   ReceiveLaneState* lane = nullptr;
   if (Status status = or_no_memory([&] { return take_lane(peer, message, lane); }); !status) {
     log_line(LogLevel::warn, job_.rank(), "{}: refused a lane of {}: {}", name(),

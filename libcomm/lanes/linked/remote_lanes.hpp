@@ -209,9 +209,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status take_lane(RankPeer& peer, const LaneOpenMessage& message, ReceiveLaneState*& lane);
   void on_lane_open(RankPeer& peer, const LaneOpenMessage& message);
   bool on_lane_answer(RankPeer& peer, const LaneAnswerMessage& message);
-  static void join(RankPeer::Pair& pair);
-  static void forget_pair(RankPeer& peer, int channel);  // where neither lane is there any more
-  Arrivals& arrivals_of(int channel);
   // is_forgotten: its mirror is not written to any more.
   void drop(SendLaneState& lane, bool is_forgotten = false);
   // kept: the new owner; null: it is freed.

@@ -163,11 +163,11 @@ class HostLanes : public Lanes {
   // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
   // that cannot be.
   virtual Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept = 0;
-  virtual void unmap(MappedMemory& mapped) noexcept = 0;
-  // Do as release() and unmap() for memory that others may use on: it is theirs, with what it has,
-  // until the last of them drops it.
+  // drops: of memory that was left to others.
+  virtual void unmap(MappedMemory& mapped, bool drops = false) noexcept = 0;
+  // Does as release() for memory that others may use on: it is theirs, with what it has, until the
+  // last of them drops it.
   virtual Status leave_to_others(void* address) = 0;
-  virtual void drop(MappedMemory& mapped) noexcept = 0;
 
   // Returns true if get and put reach memory of the peer that it has neither allocated nor shared.
   virtual bool can_copy(int peer) noexcept = 0;

@@ -16,6 +16,12 @@ namespace {
 constexpr std::uint64_t kFirstRailBackoffNs = 2'000'000, kMaxRailBackoffNs = 250'000'000;
 // The time without an end of anything after which a rail is given up.
 constexpr std::uint64_t kMostStillNs = 2'500'000'000;
+
+void back_off(Rail& rail, std::uint64_t now) {
+  rail.open_at_ns = now + rail.backoff_ns;
+  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstRailBackoffNs, kMaxRailBackoffNs);
+}
+
 }  // namespace
 
 // Opening and ending.
@@ -90,11 +96,6 @@ void Session::set_link(Rail& rail, fabric::Endpoint& over, fabric::Link* link, s
   rail.theirs = theirs;
   rail.is_wanted = false;
   rail.still_since_ns = now;
-}
-
-void Session::back_off(Rail& rail, std::uint64_t now) {
-  rail.open_at_ns = now + rail.backoff_ns;
-  rail.backoff_ns = std::clamp(rail.backoff_ns * 2, kFirstRailBackoffNs, kMaxRailBackoffNs);
 }
 
 // The requests that it has in flight go to the other rails.

@@ -13,7 +13,28 @@ namespace weft::transport {
 
 namespace {
 constexpr std::size_t kMaxHandles = 65536;  // of one session
+
+// Registers the region there at its first use. False: it cannot be.
+bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
+                    fabric::Key& key) {
+  const fabric::Limits& limits = endpoint.limits();
+  if (!limits.puts && !limits.gets && !limits.atomics) return false;
+  auto found = std::ranges::find_if(region.registered, [&](const auto& item) {
+    return item.endpoint == &endpoint && item.rights == rights;
+  });
+  if (found == region.registered.end()) {
+    Region::Registered made{&endpoint, rights, {}};
+    make_room(region.registered);
+    if (!endpoint.register_memory(region.address, region.bytes, rights, made.registration))
+      return false;
+    region.registered.push_back(made);
+    found = region.registered.end() - 1;
+  }
+  key = found->registration.key;
+  return true;
 }
+
+}  // namespace
 
 bool Session::on_resolve(const ResolveMessage& message) {
   KeyParts parts;
@@ -74,25 +95,6 @@ bool Session::on_resolve(const ResolveMessage& message) {
   }
   std::lock_guard lock(lock_);
   post_control(answer);
-  return true;
-}
-
-bool Session::registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
-                             fabric::Key& key) {
-  const fabric::Limits& limits = endpoint.limits();
-  if (!limits.puts && !limits.gets && !limits.atomics) return false;
-  auto found = std::ranges::find_if(region.registered, [&](const auto& item) {
-    return item.endpoint == &endpoint && item.rights == rights;
-  });
-  if (found == region.registered.end()) {
-    Region::Registered made{&endpoint, rights, {}};
-    make_room(region.registered);
-    if (!endpoint.register_memory(region.address, region.bytes, rights, made.registration))
-      return false;
-    region.registered.push_back(made);
-    found = region.registered.end() - 1;
-  }
-  key = found->registration.key;
   return true;
 }
 

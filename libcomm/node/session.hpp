@@ -159,7 +159,6 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void open_rail(Rail& rail, std::uint64_t now_ns);
   void set_link(Rail& rail, fabric::Endpoint& endpoint, fabric::Link* link, std::uint32_t theirs,
                 std::uint64_t now_ns);
-  static void back_off(Rail& rail, std::uint64_t now_ns);
   void drop_rail(Rail& rail);
   void tick_rails(std::uint64_t now_ns);
   bool take_for(Rail& rail, NodeRequest& request);
@@ -177,8 +176,6 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
 
   // serving.cpp; under the progress lock.
   bool on_resolve(const ResolveMessage& message);
-  static bool registered_key(fabric::Endpoint& endpoint, Region& region, std::uint32_t rights,
-                             fabric::Key& key);
   std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
   bool on_let_go(std::uint32_t handle);
 

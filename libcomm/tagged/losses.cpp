@@ -13,6 +13,14 @@ namespace weft::tagged {
 namespace {
 constexpr std::uint64_t kLivenessPeriodNs = 20'000'000;
 constexpr std::size_t kMinPerCheck = 64;
+
+// A peer that has closed the lane from here counts this process as lost.
+bool is_closed(Peer& peer) noexcept {
+  if (peer.remote || !peer.out.connected()) return false;
+  peer.out.ring.poll_credit();
+  return peer.out.is_closed();
+}
+
 }  // namespace
 
 template <class F>
@@ -75,13 +83,6 @@ PeerState Losses::state_of(const Peer& peer) const noexcept {
     log_peer(LogLevel::info, peer.rank, "{} died");
   shared.note_end(peer.rank, state);
   return state;
-}
-
-// A peer that has closed the lane from here counts this process as lost.
-bool Losses::is_closed(Peer& peer) noexcept {
-  if (peer.remote || !peer.out.connected()) return false;
-  peer.out.ring.poll_credit();
-  return peer.out.is_closed();
 }
 
 void Losses::check_liveness_if_due() {

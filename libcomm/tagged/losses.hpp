@@ -59,7 +59,6 @@ struct Losses : Receiving {
   void watch(Peer& peer);
   void watch_awaited();
   std::uint32_t num_ends() const noexcept;  // of peers: unchanged means that none has ended since
-  static bool is_closed(Peer& peer) noexcept;
 
   // By context: the lost peers whose loss is acknowledged there.
   struct Acknowledged {

@@ -29,6 +29,11 @@ Request* find_request(RequestTable& table, std::uint64_t id, const Peer& peer) n
   return found != nullptr && (*found)->peer == peer.rank ? *found : nullptr;
 }
 
+// As Rendezvous::make_room(), for the control entry at the end of a copy; does not move `copies`.
+bool make_room_to_answer(Peer& peer) noexcept {
+  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
+}
+
 }  // namespace
 
 bool Rendezvous::make_room(Peer& peer) noexcept {
@@ -38,10 +43,6 @@ bool Rendezvous::make_room(Peer& peer) noexcept {
            peer.controls.make_room();
            if (peer.remote) gets.make_room();
          }) == Code::ok;
-}
-
-bool Rendezvous::make_room_to_answer(Peer& peer) noexcept {
-  return or_no_memory([&] { peer.controls.make_room(); }) == Code::ok;
 }
 
 bool Rendezvous::send_rts(Peer& peer, Request& request) {
@@ -426,12 +427,6 @@ void Rendezvous::count_chunk(RendezvousCopy& copy, Code code, std::uint64_t byte
   }
 }
 
-// Hands a chunk that the sender cannot copy to the receiver. The sender claims no more.
-void Rendezvous::give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes) {
-  record.given_back_bytes.store(bytes, std::memory_order_relaxed);
-  record.given_back.store(offset + 1, std::memory_order_release);
-}
-
 void Rendezvous::take_back(RendezvousCopy& copy) {
   SharedCopy& record = *copy.record;
   const std::uint64_t back = record.given_back.load(std::memory_order_acquire);
@@ -460,9 +455,11 @@ void Rendezvous::claim_chunk(RendezvousCopy& copy, bool is_alone) {
   bytes = std::min(bytes, copy.length - offset);
   const Code code = copy_bytes(copy, offset, bytes);
   if (code != Code::ok && copy.is_sender) {
-    // The receiver may have the permission that the sender lacks.
+    // The receiver may have the permission that the sender lacks: it gets the chunk, and the sender
+    // claims no more.
     copy.claims = false;
-    give_back(record, offset, bytes);
+    record.given_back_bytes.store(bytes, std::memory_order_relaxed);
+    record.given_back.store(offset + 1, std::memory_order_release);
   } else {
     count_chunk(copy, code, bytes);
   }

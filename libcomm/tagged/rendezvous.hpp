@@ -80,8 +80,6 @@ struct Rendezvous : Sending {
   std::vector<std::uint32_t> closing_records;  // done here; the sender may still read them
 
  private:
-  // The same for the control entry at the end of a copy; does not move `copies`.
-  static bool make_room_to_answer(Peer& peer) noexcept;
   void complete_rts(Peer& peer, std::uint64_t send_id, Code code);
   void send_cts_to_stream(RendezvousCopy& copy);
   void send_cts_to_copy(Peer& peer, RendezvousCopy& copy);
@@ -94,7 +92,6 @@ struct Rendezvous : Sending {
   Code copy_bytes(const RendezvousCopy& copy, std::uint64_t offset, std::uint64_t bytes);
   void count_chunk(RendezvousCopy& copy, Code code, std::uint64_t bytes);
   void count_message(const RendezvousCopy& copy);
-  static void give_back(SharedCopy& record, std::uint64_t offset, std::uint64_t bytes);
   void take_back(RendezvousCopy& copy);
 
   Pool<Gets> gets;

@@ -54,9 +54,11 @@ void Sending::flush(Peer& peer) {
   }
 }
 
-bool Sending::send_fragment(Peer& peer, const Request& request, std::uint8_t kind,
-                            std::uint64_t immediate, std::size_t offset,
-                            std::size_t bytes) noexcept {
+namespace {
+
+// Sends an entry with bytes of the message. False: no room now.
+bool send_fragment(Peer& peer, const Request& request, std::uint8_t kind, std::uint64_t immediate,
+                   std::size_t offset, std::size_t bytes) noexcept {
   if (request.packer == nullptr)
     return peer.out.send(kind, immediate, static_cast<const std::byte*>(request.buffer) + offset,
                          bytes);
@@ -66,6 +68,8 @@ bool Sending::send_fragment(Peer& peer, const Request& request, std::uint8_t kin
   peer.out.publish(kind, bytes, immediate);
   return true;
 }
+
+}  // namespace
 
 bool Sending::send_some(Peer& peer, Request& request) {
   const std::uint64_t immediate = envelope(request.context, request.tag);

@@ -23,10 +23,6 @@ struct Sending : Core {
   std::vector<Peer*> blocked;  // with queued sends or controls
 
  private:
-  // Sends an entry with bytes of the message. False: no room now.
-  static bool send_fragment(Peer& peer, const Request& request, std::uint8_t kind,
-                            std::uint64_t immediate, std::size_t offset,
-                            std::size_t bytes) noexcept;
   void note_blocked(Peer& peer);
 };
 

@@ -664,7 +664,7 @@ TEST_CASE("memory that is left to others stays theirs", "[fabric]") {
     std::byte* other = nullptr;
     if (regions.use(getppid(), shared->memory, 0, 4096, other, code) != nullptr) _exit(94);
     if (data[5] != std::byte{77}) _exit(95);
-    regions.drop(region);
+    regions.done(region, true);
     _exit(0);
   }
   {

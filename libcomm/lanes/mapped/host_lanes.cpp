@@ -231,14 +231,9 @@ class ArenaLanes final : public HostLanes {
     mapped.mapping = region;
     return Code::ok;
   }
-  void unmap(MappedMemory& mapped) noexcept override {
+  void unmap(MappedMemory& mapped, bool drops) noexcept override {
     if (mapped.data != nullptr)
-      local_at(mapped.peer).regions.done(static_cast<shm::PeerRegion*>(mapped.mapping));
-    mapped = {};
-  }
-  void drop(MappedMemory& mapped) noexcept override {
-    if (mapped.data != nullptr)
-      local_at(mapped.peer).regions.drop(static_cast<shm::PeerRegion*>(mapped.mapping));
+      local_at(mapped.peer).regions.done(static_cast<shm::PeerRegion*>(mapped.mapping), drops);
     mapped = {};
   }
 

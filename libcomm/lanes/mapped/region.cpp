@@ -208,17 +208,12 @@ void PeerRegions::sweep() noexcept {
   sweep_at_ = std::max(kFewRegions, 2 * regions_.size());
 }
 
-void PeerRegions::done(PeerRegion* region) noexcept {
+void PeerRegions::done(PeerRegion* region, bool drops) noexcept {
   const std::lock_guard lock(mutex_);
   if (--region->num_users > 0) return;
-  std::erase_if(released_, [region](const auto& other) { return other.get() == region; });
-}
-
-void PeerRegions::drop(PeerRegion* region) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (--region->num_users > 0) return;
-  if (std::erase_if(released_, [region](const auto& other) { return other.get() == region; }) == 0)
-    std::erase_if(regions_, [region](const auto& entry) { return entry.second.get() == region; });
+  if (std::erase_if(released_, [=](const auto& other) { return other.get() == region; }) == 0 &&
+      drops)
+    std::erase_if(regions_, [=](const auto& entry) { return entry.second.get() == region; });
 }
 
 }  // namespace weft::shm

@@ -60,9 +60,8 @@ class PeerRegions {
   // names.
   PeerRegion* use(int pid, const MemoryName& memory, std::size_t offset, std::size_t bytes,
                   std::byte*& data, Code& code) noexcept;
-  void done(PeerRegion* region) noexcept;
-  // The same; without users nothing of it stays mapped.
-  void drop(PeerRegion* region) noexcept;
+  // drops: without users nothing of it stays mapped.
+  void done(PeerRegion* region, bool drops = false) noexcept;
 
  private:
   Code open(int pid, const MemoryName& memory, std::unique_ptr<PeerRegion>& region);

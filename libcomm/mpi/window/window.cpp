@@ -251,8 +251,7 @@ void release_memory(Window& window) noexcept {
     try_to([&window] { detach_all(window); });
   try_to([&window] { unshare_window_memory(window.own_memory); });
   try_to([&window] { unshare_window_memory(window.own_control); });
-  if (window.mapping.data != nullptr)
-    window.has_users ? local.drop(window.mapping) : local.unmap(window.mapping);
+  if (window.mapping.data != nullptr) local.unmap(window.mapping, window.has_users);
   if (window.allocated != nullptr)
     try_to([&] {
       static_cast<void>(window.has_users ? local.leave_to_others(window.allocated)

@@ -21,14 +21,12 @@ void apply(void* at, AtomicOperation& operation) noexcept {
                                      swaps ? operation.swap : operation.operand, operation.operand);
 }
 
-Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
-                           May may, Copy copy, std::unique_ptr<AtomicServer>& server) {
+Status AtomicServer::start(std::shared_ptr<Arena> arena, std::uint32_t num_local, Serve serve,
+                           std::unique_ptr<AtomicServer>& server) {
   std::unique_ptr<AtomicServer> made(new AtomicServer);
   made->arena_ = std::move(arena);
   made->num_local_ = num_local;
-  made->mutex_ = &mutex;
-  made->may_ = std::move(may);
-  made->copy_ = std::move(copy);
+  made->serve_ = std::move(serve);
   Status status = start_thread(made->thread_, [raw = made.get()] { raw->run(); });
   if (status) server = std::move(made);
   return status;
@@ -49,30 +47,19 @@ void AtomicServer::run() noexcept {
     // acquire: requests posted before it rang; pairs with the release in ask().
     const std::uint32_t seen = bell.load(std::memory_order_acquire);
     if (stopping_.load()) return;
-    for (std::uint32_t i = 0; i < num_local_; ++i) serve(i);
+    for (std::uint32_t i = 0; i < num_local_; ++i) answer(i);
     futex_wait(&bell, seen, kSleepUs * 20);
   }
 }
 
-void AtomicServer::serve(std::uint32_t local) noexcept {
+void AtomicServer::answer(std::uint32_t local) noexcept {
   AtomicRequest& request = arena_->request(local);
   // acquire: its fields; pairs with the release in ask().
   if (request.state.load(std::memory_order_acquire) != AtomicRequest::kPosted) return;
   // Copied before it is checked: the peer could change it.
   AtomicOperation operation{static_cast<AtomicRequest::Kind>(request.kind), request.word,
                             request.operand, request.swap, 0};
-  Code code = Code::bad_argument;
-  const std::lock_guard lock(*mutex_);
-  if (operation.kind == AtomicRequest::kRead || operation.kind == AtomicRequest::kWrite) {
-    if (may_(operation.word, operation.kind == AtomicRequest::kWrite))
-      code = copy_(local, operation);
-  } else {
-    operation.word.bytes = 8;
-    if (operation.word.address % 8 == 0 && may_(operation.word, true)) {
-      apply(reinterpret_cast<void*>(operation.word.address), operation);
-      code = Code::ok;
-    }
-  }
+  const Code code = serve_(local, operation);
   request.previous = operation.previous;
   request.code = static_cast<std::uint32_t>(code);
   // release: the result; pairs with the acquire in ask().
@@ -86,7 +73,7 @@ Code ask(Arena& arena, AtomicRequest& request, AtomicOperation& operation,
   request.word = operation.word;
   request.operand = operation.operand;
   request.swap = operation.swap;
-  // release: pairs with the acquire in serve().
+  // release: pairs with the acquire in answer().
   request.state.store(AtomicRequest::kPosted, std::memory_order_release);
   auto& bell = arena.header().atomic_bell;
   bell.fetch_add(1, std::memory_order_release);

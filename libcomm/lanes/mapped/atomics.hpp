@@ -9,7 +9,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "lanes/mapped/arena.hpp"
@@ -31,25 +30,21 @@ void apply(void* at, AtomicOperation& operation) noexcept;
 // The owner's thread.
 class AtomicServer {
  public:
-  // may: returns true if this process shares that memory now, for reading or for writing; copy:
-  // does a copy that the local peer with this number asks for. Both are called with the mutex held,
-  // which the thread that ends the sharing holds as well. no_memory: there can be no thread.
-  using May = std::function<bool(const MemoryName&, bool to_write)>;
-  using Copy = std::function<Code(std::uint32_t local, const AtomicOperation&)>;
-  static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, std::mutex& mutex,
-                      May may, Copy copy, std::unique_ptr<AtomicServer>& server);
+  // Does, or refuses, what the local peer with this number asks for.
+  using Serve = std::function<Code(std::uint32_t local, AtomicOperation&)>;
+  // no_memory: there can be no thread.
+  static Status start(std::shared_ptr<Arena> arena, std::uint32_t num_local, Serve serve,
+                      std::unique_ptr<AtomicServer>& server);
   ~AtomicServer();
 
  private:
   AtomicServer() = default;
   void run() noexcept;
-  void serve(std::uint32_t local) noexcept;
+  void answer(std::uint32_t local) noexcept;
 
   std::shared_ptr<Arena> arena_;
   std::uint32_t num_local_ = 0;
-  std::mutex* mutex_ = nullptr;
-  May may_;
-  Copy copy_;
+  Serve serve_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

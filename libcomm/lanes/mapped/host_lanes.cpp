@@ -157,13 +157,9 @@ class ArenaLanes final : public HostLanes {
     if (!server_ &&
         std::ranges::any_of(locals_, [this](const Local& local) { return local.pid != getpid_; })) {
       if (Status status = shm::AtomicServer::start(
-              own_, layout_.num_local, setup_,
-              [this](const MemoryName& word, bool to_write) {
-                return (word.region & shm::kSharedBit) != 0 &&
-                       is_shared(*own_, word, to_write) == Code::ok;
-              },
-              [this](std::uint32_t index, const shm::AtomicOperation& operation) {
-                return copy_for(locals_[index], operation);
+              own_, layout_.num_local,
+              [this](std::uint32_t index, shm::AtomicOperation& operation) {
+                return serve(locals_[index], operation);
               },
               server_);
           !status)
@@ -488,7 +484,22 @@ class ArenaLanes final : public HostLanes {
     return Code::ok;
   }
 
-  // The owner's part of a copy.
+  // The owner's part of an atomic, or of a copy. The thread that ends the sharing holds the lock as
+  // well.
+  Code serve(Local& local, shm::AtomicOperation& operation) noexcept {
+    const bool copies =
+        operation.kind == shm::AtomicRequest::kRead || operation.kind == shm::AtomicRequest::kWrite;
+    if (!copies) operation.word.bytes = 8;
+    const std::lock_guard lock(setup_);
+    if ((!copies && operation.word.address % 8 != 0) ||
+        (operation.word.region & shm::kSharedBit) == 0 ||
+        is_shared(*own_, operation.word, operation.kind != shm::AtomicRequest::kRead) != Code::ok)
+      return Code::bad_argument;
+    if (copies) return copy_for(local, operation);
+    shm::apply(reinterpret_cast<void*>(operation.word.address), operation);
+    return Code::ok;
+  }
+
   Code copy_for(Local& local, const shm::AtomicOperation& operation) noexcept {
     const MemoryName bounce = named(operation.operand, operation.word.bytes, operation.swap);
     auto* ours = reinterpret_cast<std::byte*>(operation.word.address);

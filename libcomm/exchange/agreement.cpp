@@ -199,7 +199,8 @@ void Agreement::recover() {
     return std::ranges::all_of(sending_,
                                [](const auto& sending) { return sending->request.is_complete(); });
   });
-  install(*std::exchange(next_, nullptr));
+  decision_ = std::move(next_);
+  install();
 }
 
 // What can be done now. True: there is a decision.
@@ -223,7 +224,7 @@ bool Agreement::advance() {
       if (rank != engine_.rank() && !is_out(rank)) send(rank, ask);
     asked_ = true;
   } else if (reported_to_ != coordinator) {
-    if (view_ > 0) send_decision(coordinator);
+    if (decision_ != nullptr) send(coordinator, *decision_);
     auto [finished, value] = settled();
     send(coordinator, {AgreementKind::report, view_, finished, lost_members(), std::move(value)});
     reported_to_ = coordinator;
@@ -267,12 +268,11 @@ void Agreement::decide() {
   next_ = std::move(decision);
 }
 
-void Agreement::install(const Message& decision) {
-  decision_ = decision.pack();
-  view_ = decision.view;
-  fails_ = decision.call;
-  value_ = decision.value;
-  lost_by_decision_ = decision.lost;
+void Agreement::install() {
+  view_ = decision_->view;
+  fails_ = decision_->call;
+  value_ = decision_->value;
+  lost_by_decision_ = decision_->lost;
   for (const int rank : lost_by_decision_) {
     note_lost(rank, rank);
     is_member_[static_cast<std::size_t>(rank)] = false;
@@ -342,7 +342,7 @@ void Agreement::take(int from, const Message& message) {
   if (message.view >= view_) raised_ = true;
   if (message.kind != AgreementKind::report) return;
   if (message.view == view_) reports_[from] = {message.call, message.value};
-  if (message.view + 1 == view_) send_decision(from);
+  if (message.view + 1 == view_) send(from, *decision_);
 }
 
 // `by` reports the loss of `rank`, which may be alive.
@@ -358,12 +358,6 @@ std::vector<int> Agreement::lost_members() const {
   for (const int rank : members_)
     if (rank != engine_.rank() && !engine_.is_alive(rank)) lost.push_back(rank);
   return lost;
-}
-
-// Sends the decision that made this view.
-void Agreement::send_decision(int to) {
-  Message decision;
-  if (decision.unpack(decision_, engine_.size())) send(to, decision);
 }
 
 void Agreement::send(int to, const Message& message) {

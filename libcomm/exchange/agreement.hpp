@@ -95,7 +95,7 @@ class Agreement final : public coll::Interrupt {
   bool advance();
   Report settled() const;
   void decide();
-  void install(const Message& decision);
+  void install();
   void open_team();
 
   bool is_raised() noexcept override;
@@ -105,7 +105,6 @@ class Agreement final : public coll::Interrupt {
   void note_lost(int rank, int by);
   std::vector<int> lost_members() const;
   void send(int to, const Message& message);
-  void send_decision(int to);
 
   tagged::Engine& engine_;
   ShortLock in_use_;  // one thread handles the messages at a time
@@ -119,7 +118,7 @@ class Agreement final : public coll::Interrupt {
   std::vector<std::byte> value_;  // the result of the last finished call, unless it was long
   std::vector<int> lost_;         // see lost()
   std::vector<int> unreported_;
-  std::vector<std::byte> decision_;  // that made this view, as it was sent
+  std::unique_ptr<Message> decision_;  // that made this view
 
   // While a call is aborted.
   std::uint32_t num_read_ = 0;  // as Engine::num_unexpected()

@@ -140,7 +140,7 @@ struct ExchangeBase::Impl {
   bool peek_block(Thread& thread, In& in, Entry& entry) noexcept;
   bool take(Thread& thread, In& in, std::uint8_t kind, const std::byte* data,
             std::uint32_t length) noexcept;
-  Code fetch(Thread& thread, In& in, const Rts& rts) noexcept;
+  Code fetch(Thread& thread, In& in, const std::byte* announced) noexcept;
   void finish_block(Thread& thread) noexcept;
   void broken(Thread& thread, In& in, const char* what) noexcept;
   // Not enough memory to receive: the entry stays in the ring. peer: -1 for lanes.

@@ -195,7 +195,9 @@ bool ExchangeBase::Impl::take(Thread& thread, In& in, std::uint8_t kind, const s
 
 // Reads the block of an RTS, in place if its memory can be mapped. no_memory: try again later;
 // another error: the block will not be received.
-Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const Rts& rts) noexcept {
+Code ExchangeBase::Impl::fetch(Thread& thread, In& in, const std::byte* announced) noexcept {
+  Rts rts;
+  std::memcpy(&rts, announced, sizeof rts);
   if (rts.bytes == 0 || rts.bytes > kMaxBlockBytes ||
       (message_bytes != 0 && rts.bytes % message_bytes != 0)) {
     broken(thread, in, "the length in an RTS");
@@ -261,9 +263,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
       return true;
     }
     if (taken) {
-      Rts rts;
-      std::memcpy(&rts, aside.data.data(), sizeof rts);
-      const Code code = fetch(thread, in, rts);
+      const Code code = fetch(thread, in, aside.data.data());
       if (code == Code::no_memory) return false;
       taken = code == Code::ok;
     }
@@ -287,9 +287,7 @@ bool ExchangeBase::Impl::next_block(Thread& thread) noexcept {
       thread.entry_length = entry.length;
       return true;
     }
-    Rts rts;
-    std::memcpy(&rts, entry.data, sizeof rts);
-    const Code code = fetch(thread, in, rts);
+    const Code code = fetch(thread, in, entry.data);
     if (code == Code::no_memory) continue;  // the entry stays in the ring
     in.lane.ring.pop(entry.length);
     in.lane.return_credit(false);

@@ -380,7 +380,6 @@ void Bootstrap::read_frames(Events& events, Connection& connection) {
       if (state != Handshake::State::done) continue;
       make_room(met_);
       connection.state_ = Connection::State::met;
-      connection.was_met_ = true;
       const auto found = std::ranges::find_if(
           connections_, [&](const auto& item) { return item.get() == &connection; });
       met_.push_back(std::move(*found));
@@ -417,16 +416,15 @@ void Bootstrap::advance(Events& events, Connection& connection, std::uint32_t re
       connection.unsent_bytes_ += connection.unsent_.back().bytes.size();
     }
   }
-  if (connection.state_ != Connection::State::failed) {
+  if (connection.failure_.ok()) {
     if ((ready & EPOLLOUT) != 0) flush(connection);
     read_frames(events, connection);
   }
-  if (connection.fd_ && connection.state_ == Connection::State::failed)
-    end_failed(events, connection);
+  if (connection.fd_ && !connection.failure_.ok()) end_failed(events, connection);
 }
 
 void Bootstrap::end_failed(Events& events, Connection& connection) {
-  if (connection.was_met_) {
+  if (connection.state_ == Connection::State::met) {
     events.on_end(connection, connection.failure_);
   } else if (connection.connects_) {
     events.on_failed(connection,

@@ -39,7 +39,7 @@ class Connection {
 
  private:
   friend class Bootstrap;
-  enum class State { resolving, connecting, shaking_hands, met, failed };
+  enum class State { resolving, connecting, shaking_hands, met };
   struct Unsent {
     std::string bytes;
     std::size_t sent = 0;
@@ -50,7 +50,6 @@ class Connection {
   bool is_unix_ = false;
   bool connects_ = false;
   bool wants_write_ = false;
-  bool was_met_ = false;
   State state_ = State::connecting;
   std::uint64_t deadline_ns_ = 0;
   std::string target_;  // for messages
@@ -60,7 +59,7 @@ class Connection {
   std::deque<Descriptor> received_;  // in the order of the frames that name them
   std::deque<Unsent> unsent_;
   std::size_t unsent_bytes_ = 0;
-  Status failure_;
+  Status failure_;  // ok: none
 };
 
 class Bootstrap {
@@ -124,8 +123,7 @@ class Bootstrap {
   void advance(Events& events, Connection& connection, std::uint32_t ready);
   void read_frames(Events& events, Connection& connection);
   void flush(Connection& connection);
-  void fail(Connection& connection, Status status) {
-    connection.state_ = Connection::State::failed;
+  static void fail(Connection& connection, Status status) {
     connection.failure_ = std::move(status);
   }
   void end_failed(Events& events, Connection& connection);

@@ -92,25 +92,16 @@ class ResendBuffer {
     larger.capacity_ = capacity_ == 0 ? kStartBytes : capacity_ * 2;
     larger.memory_.reset(new (std::nothrow) std::byte[larger.capacity_]);
     if (larger.memory_ == nullptr) return false;
-    const std::uint64_t next = next_;
-    std::uint64_t moved_next = 0;
-    bool found = false;
     for (std::uint64_t position = first_; position < end_;) {
       skip_gap(position);
-      if (!found && position >= next) {
-        moved_next = larger.end_;
-        found = true;
-      }
       const std::uint32_t length = read_length(position);
-      const auto to = larger.append(length);
-      std::memcpy(to.data(), at(position) + kLengthBytes, length);
+      std::memcpy(larger.append(length).data(), at(position) + kLengthBytes, length);
+      if (position < next_) larger.mark_sent();
       position += place(length);
     }
-    memory_ = std::move(larger.memory_);
-    capacity_ = larger.capacity_;
-    first_ = 0;
-    end_ = larger.end_;
-    next_ = found ? moved_next : end_;
+    larger.num_appended_ = num_appended_;
+    larger.num_dropped_ = num_dropped_;
+    *this = std::move(larger);
     return true;
   }
 

@@ -283,8 +283,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
     } else if (!std::exchange(reported_foreign_, true)) {
       log_line(LogLevel::warn, job_.rank(),
                "{}: refused a link of a foreign process, which does not know this job's key "
-               "(further ones "
-               "go unsaid)",
+               "(further ones go unsaid)",
                name());
     }
     return false;

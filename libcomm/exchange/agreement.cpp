@@ -74,7 +74,6 @@
 #include "base/log.hpp"
 #include "base/wait.hpp"
 #include "exchange/wire.hpp"
-#include "job/members.hpp"
 #include "lanes/lanes.hpp"
 
 namespace weft::transport {

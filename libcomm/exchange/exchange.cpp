@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "base/log.hpp"
-#include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"
 #include "lanes/linked/remote_lanes.hpp"

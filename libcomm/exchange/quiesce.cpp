@@ -16,7 +16,6 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/exchange_impl.hpp"

@@ -1,6 +1,5 @@
 // One-sided access: reads, writes and atomic operations on memory of other ranks.
 #include <bit>
-#include <cstring>
 
 #include "base/shortage.hpp"
 #include "base/trace.hpp"

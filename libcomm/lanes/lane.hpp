@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <string_view>
 #include <utility>
 

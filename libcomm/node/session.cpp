@@ -10,7 +10,6 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "node/transport.hpp"
-#include "weft/copy.hpp"
 
 namespace weft::transport {
 
@@ -24,8 +23,6 @@ Session::Session(Transport& transport, peer::Connection& connection, bool opens)
       opens_(opens) {
   retries_.reserve(2 * (kMaxDevices + 1));  // the stripes of all devices
 }
-
-Session::~Session() = default;
 
 // Links.
 

@@ -14,7 +14,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -40,7 +39,6 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   using State = ReliableLink::State;
 
   Session(Transport& transport, peer::Connection& connection, bool opens);
-  ~Session();
 
   const peer::NodeAddress& theirs() const { return theirs_; }
   const peer::Bytes16& cookie() const { return cookie_; }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <sodium.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>

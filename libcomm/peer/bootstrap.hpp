@@ -11,7 +11,6 @@
 // Threads: one at a time.
 //
 // Tests: tests/peer/peer_test.cpp.
-#include <sys/types.h>
 
 #include <deque>
 #include <map>

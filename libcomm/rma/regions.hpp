@@ -2,9 +2,7 @@
 // Memory that crosses sessions: a Region is this process's own, a RemoteRegion a peer's, as its
 // owner published it to one session.
 #include <atomic>
-#include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/os/process_id.hpp"

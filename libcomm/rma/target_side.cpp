@@ -1,7 +1,6 @@
 #include "rma/target_side.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/shortage.hpp"

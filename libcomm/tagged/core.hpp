@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "base/log.hpp"
 #include "base/short_lock.hpp"
 #include "base/shortage.hpp"
-#include "base/wait.hpp"
 #include "lanes/copy_policy.hpp"
 #include "lanes/fabrics.hpp"
 #include "tagged/shared.hpp"

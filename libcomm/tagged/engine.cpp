@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"

@@ -40,10 +40,6 @@
 #include "weft/status.hpp"
 
 namespace weft {
-enum class Loss : std::uint8_t;
-}
-
-namespace weft {
 class Fabrics;
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/wait.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
 #include "weft/copy.hpp"

@@ -15,7 +15,6 @@
 #include "base/log.hpp"
 #include "lanes/linked/remote_lanes.hpp"
 #include "tagged/impl.hpp"
-#include "weft/copy.hpp"
 
 namespace weft::tagged {
 namespace {

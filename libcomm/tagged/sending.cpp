@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "tagged/impl.hpp"
-#include "weft/copy.hpp"
 
 namespace weft::tagged {
 

@@ -1,7 +1,5 @@
 #pragma once
 // Sending: the part of a VCI that moves queued messages and control entries into the rings.
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "tagged/core.hpp"

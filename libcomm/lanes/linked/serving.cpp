@@ -6,8 +6,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "base/mix.hpp"

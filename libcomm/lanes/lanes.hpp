@@ -4,10 +4,10 @@
 // through memory that both map. RemoteLanes (lanes/linked) lead to all others over an endpoint of a
 // fabric (fabric/endpoint.hpp). Fabrics (lanes/fabrics.hpp) has the lanes to each rank.
 //
-// Peers are world ranks. Memory that others may reach is made by allocate() or named by share(),
-// and can be reached until release() or unshare(); its MemoryName can be sent to other processes as
-// bytes. cas and fetch_add work on 8-byte-aligned words of allocated or shared memory and are
-// atomic against each other and against the owner's own atomics.
+// Peers are world ranks. Memory that others may reach is named by share(), or inside a host made by
+// allocate(), and can be reached until unshare() or release(); its MemoryName can be sent to other
+// processes as bytes. cas and fetch_add work on 8-byte-aligned words of allocated or shared memory
+// and are atomic against each other and against the owner's own atomics.
 //
 // Errors: bad_argument (out of the memory's bounds), peer_lost (the owner is gone, which state()
 // reports by then), not_permitted (the kernel or the owner refuses), no_memory, corrupt (the peer's
@@ -98,12 +98,8 @@ class Lanes {
   // Changes when accept has something to give to any client. Polled on the datapath.
   virtual const std::atomic<std::uint32_t>& connections() const noexcept = 0;
 
-  virtual Status allocate(std::size_t bytes, void*& address, MemoryName& memory) = 0;
-  virtual Status release(void* address) = 0;
   virtual Status share(void* address, std::size_t bytes, MemoryName& memory) = 0;
   virtual Status unshare(const MemoryName& memory) = 0;
-  // Names `address` by its region if it lies in allocated memory, else as any memory.
-  virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
 
   // Begins an access that ends with `completion`; it and the memory must last until then. Where a
   // processor does it, it is done on return.
@@ -160,6 +156,10 @@ class Lanes {
 // The operations that only memory mapped by two processes allows. Threads: as get.
 class HostLanes : public Lanes {
  public:
+  virtual Status allocate(std::size_t bytes, void*& address, MemoryName& memory) = 0;
+  virtual Status release(void* address) = 0;
+  // Names `address` by its region if it lies in allocated memory, else as any memory.
+  virtual MemoryName describe(const void* address, std::size_t bytes) const noexcept = 0;
   // Makes allocated memory of a peer part of this process's own until unmap(); unsupported where
   // that cannot be.
   virtual Code map(int peer, const MemoryName& memory, MappedMemory& mapped) noexcept = 0;

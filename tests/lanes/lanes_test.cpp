@@ -42,8 +42,8 @@ class Talk {
   bool run(Fabrics& fabrics, int peer, bool counts_once, const std::function<void()>& at_half) {
     transport::RemoteLanes& lanes = *fabrics.to(peer)->remote();
     const auto self = static_cast<std::size_t>(1 - peer), other = static_cast<std::size_t>(peer);
-    void* address = nullptr;
-    EXPECT(lanes.allocate(8 * kWords, address, memory_[self]).ok());
+    const Lent lent(lanes, 8 * kWords, memory_[self]);
+    EXPECT(lent.is_good());
     ready_.fetch_add(1);
     EXPECT(wait_for([&] { return ready_.load() == 2; }));
     SendLane out;

@@ -263,8 +263,8 @@ TEST_CASE("threads at all doorbells are woken by what another has polled", "[rem
       },
       [&](Fabrics& fabrics, Shared& shared) {
         transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
-        void* address = nullptr;
-        EXPECT(lanes.allocate(4096, address, shared.memory).ok());
+        const Lent lent(lanes, 4096, shared.memory);
+        EXPECT(lent.is_good());
         shared.mark.store(1);
         EXPECT(is_woken(fabrics, 3, [&] { return lanes.connections().load() != 0; }));
         EXPECT(shared.reach(2));

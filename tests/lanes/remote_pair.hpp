@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/os/mapping.hpp"
 #include "base/wait.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "lanes/fabrics.hpp"
@@ -121,6 +122,28 @@ inline void with_pair(const Settings& settings, const Body& here, const Body& th
   CHECK(good[0]);
   CHECK(good[1]);
 }
+
+// Memory, all zero, that a rank shares as long as this lives.
+class Lent {
+ public:
+  Lent(Lanes& lanes, std::size_t bytes, MemoryName& memory) : lanes_(lanes) {
+    is_good_ = mapping_.map((bytes + 4095) / 4096 * 4096).ok() &&
+               lanes.share(mapping_.data(), bytes, memory).ok();
+    memory_ = memory;
+  }
+  ~Lent() {
+    if (is_good_) (void)lanes_.unshare(memory_);
+  }
+  Lent(const Lent&) = delete;
+  bool is_good() const { return is_good_; }
+  void* address() const { return mapping_.data(); }
+
+ private:
+  Lanes& lanes_;
+  Mapping mapping_;
+  MemoryName memory_{};
+  bool is_good_ = false;
+};
 
 // Connects, which a remote peer answers in its own time.
 inline bool connect(transport::RemoteLanes& lanes, int peer, SendLane& lane, std::uint32_t bytes) {

@@ -64,11 +64,10 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
       },
       [](Fabrics& fabrics, Shared& shared) {
         transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
-        void* address = nullptr;
-        EXPECT(lanes.allocate(4096, address, shared.memory).ok());
-        auto* words = static_cast<std::uint64_t*>(address);
+        const Lent lent(lanes, 4096, shared.memory);
+        EXPECT(lent.is_good());
+        auto* words = static_cast<std::uint64_t*>(lent.address());
         for (std::uint64_t i = 0; i < 512; ++i) words[i] = i + 7;
-        EXPECT(lanes.describe(words + 2, 8).region == shared.memory.region);
         shared.mark.store(1);
         // Devices may be atomic among themselves only.
         const int own = by_device() ? 0 : 2000;
@@ -76,8 +75,6 @@ TEST_CASE("allocated memory of a remote peer is read, written and counted in", "
         EXPECT(shared.reach(3));
         EXPECT(std::atomic_ref(words[2]).load() == 2009 + static_cast<std::uint64_t>(own));
         EXPECT(words[1] == 100);
-        EXPECT(lanes.release(address).ok());
-        EXPECT(!lanes.release(address).ok());
         return true;
       });
 }
@@ -108,14 +105,13 @@ TEST_CASE("long puts arrive whole, several at once", "[remote]") {
       },
       [&](Fabrics& fabrics, Shared& shared) {
         transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
-        void* address = nullptr;
-        EXPECT(lanes.allocate(4 * kBytes + 6, address, shared.memory).ok());
+        const Lent lent(lanes, 4 * kBytes + 6, shared.memory);
+        EXPECT(lent.is_good());
         shared.mark.store(1);
         EXPECT(shared.reach(2));
-        const char* data = static_cast<const char*>(address);
+        const char* data = static_cast<const char*>(lent.address());
         for (std::size_t i = 0; i < 4 * kBytes; ++i) EXPECT(data[3 + i] == byte(i));
         for (const std::size_t i : {0, 1, 2}) EXPECT(data[i] == 0 && data[4 * kBytes + 3 + i] == 0);
-        EXPECT(lanes.release(address).ok());
         shared.mark.store(3);
         return true;
       });
@@ -153,14 +149,13 @@ TEST_CASE("memory may go away while a peer reads and writes it, and the two go o
       [](Fabrics& fabrics, Shared& shared) {
         transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
         for (int round = 0; round < kRounds; ++round) {
-          void* address = nullptr;
-          EXPECT(lanes.allocate(kBytes, address, shared.memory).ok());
-          std::memset(address, 'x', kBytes);
+          const Lent lent(lanes, kBytes, shared.memory);
+          EXPECT(lent.is_good());
+          std::memset(lent.address(), 'x', kBytes);
           shared.mark.store(2 * round + 1);
           EXPECT(shared.reach(2 * round + 2));
           // The request may be here by now; then some of it is on its way.
           for (int i = 0; i < round * 4; ++i) lanes.poll();
-          EXPECT(lanes.release(address).ok());  // unmaps it
         }
         shared.mark.store(2 * kRounds + 1);
         return true;
@@ -184,9 +179,8 @@ TEST_CASE("a key does not tell the next one", "[remote]") {
   const Body body = [&](Fabrics& fabrics, Shared&) {
     std::uint64_t keys[2];
     for (std::uint64_t& key : keys) {
-      void* address = nullptr;
       MemoryName memory{};
-      EXPECT(fabrics.remote().front()->allocate(4096, address, memory).ok());
+      EXPECT(Lent(*fabrics.remote().front(), 4096, memory).is_good());
       key = std::uint64_t{memory.extra} << 32 | memory.region;
     }
     EXPECT(mix(unmix(keys[0]) + 0x9e3779b97f4a7c15u) != keys[1]);
@@ -321,9 +315,9 @@ TEST_CASE("nothing is written to the buffer of a get that has ended with its pee
       },
       [](Fabrics& fabrics, Shared& shared) {
         transport::RemoteLanes& lanes = *fabrics.to(0)->remote();
-        void* address = nullptr;
-        EXPECT(lanes.allocate(kBytes, address, shared.memory).ok());
-        std::memset(address, 'x', kBytes);
+        const Lent lent(lanes, kBytes, shared.memory);
+        EXPECT(lent.is_good());
+        std::memset(lent.address(), 'x', kBytes);
         shared.mark.store(1);
         EXPECT(shared.reach(2));
         for (const std::uint64_t limit = now_ns() + 100'000'000; now_ns() < limit;) lanes.poll();

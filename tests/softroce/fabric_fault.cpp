@@ -203,10 +203,11 @@ int main(int argc, char** argv) {
     return result == 0 && !status ? complain("close", status) : result;
   }
 
-  void* address = nullptr;
+  void* address = std::aligned_alloc(4096, kBytes);
+  if (address == nullptr) return complain("allocate", Code::no_memory);
   MemoryName memory{};
-  status = lanes->allocate(kBytes, address, memory);
-  if (!status) return complain("allocate", status);
+  status = lanes->share(address, kBytes, memory);
+  if (!status) return complain("share", status);
   memset(address, 0, 64);
   memset(static_cast<char*>(address) + 64, 'w', kBytes - 64);
   std::string text(reinterpret_cast<const char*>(&memory), sizeof memory);

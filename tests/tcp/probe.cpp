@@ -163,8 +163,9 @@ int one_sided(Members& job, bool atomic) {
   constexpr std::size_t kBytes = 1 << 20;
   MemoryName memory{};
   if (job.rank() == victim) {
-    void* address = nullptr;
-    if (Status status = fabrics->to(0)->allocate(kBytes, address, memory); !status)
+    void* address = std::aligned_alloc(4096, kBytes);
+    if (address == nullptr) return fail("no memory");
+    if (Status status = fabrics->to(0)->share(address, kBytes, memory); !status)
       return fail(status.text().c_str());
     std::memset(address, 7, kBytes);
   }

@@ -59,11 +59,8 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void close_client(int client) noexcept override;
   const std::atomic<std::uint32_t>& connections() const noexcept override { return connections_; }
 
-  Status allocate(std::size_t bytes, void*& address, MemoryName& memory) override;
-  Status release(void* address) override;
   Status share(void* address, std::size_t bytes, MemoryName& memory) override;
   Status unshare(const MemoryName& memory) override;
-  MemoryName describe(const void* address, std::size_t bytes) const noexcept override;
 
   void begin(int rank, const RemoteAccess& access, Completion& completion) noexcept override;
 
@@ -261,7 +258,6 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
   Registered* find_registered(const RemoteRange& range, std::uint32_t rights);
   Pinned* pin(RankPeer& peer, Registered& memory);
-  void end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock);
 
   Members& job_;
   HostLanes& local_;
@@ -296,8 +292,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
 
   Pool<RemoteOperation> operations_;
-  std::unordered_map<std::uint64_t, Registered> registered_;               // by key
-  std::map<std::uintptr_t, std::pair<Mapping, std::uint64_t>> allocated_;  // by start; the key
+  std::unordered_map<std::uint64_t, Registered> registered_;  // by key
   Pool<Pinned> pinned_;
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;

@@ -1,7 +1,7 @@
 // The target side: the memory that peers may reach, and their gets, puts and atomics, each checked
 // against what is shared. Shared memory has a random key of its own, so that no process finds it
 // without its name. All of it happens under the lock, so that nothing is touched on a peer's behalf
-// any more once unshare() or release() has returned.
+// any more once unshare() has returned.
 #include <fmt/core.h>
 #include <sched.h>
 
@@ -16,14 +16,6 @@
 
 namespace weft::transport {
 
-namespace {
-
-MemoryName remote_memory(std::uint64_t key, std::uint64_t address, std::size_t bytes) {
-  return {address, bytes, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-}
-
-}  // namespace
-
 // A process that knows one key must not learn the next one from it: a second secret lies between.
 std::uint64_t RemoteLanes::next_key() {
   for (;;) {
@@ -33,38 +25,7 @@ std::uint64_t RemoteLanes::next_key() {
   }
 }
 
-Status RemoteLanes::allocate(std::size_t bytes, void*& address, MemoryName& memory) {
-  if (bytes == 0 || bytes > (std::size_t{1} << 46))
-    return {Code::bad_argument, fmt::format("cannot allocate {} bytes", bytes)};
-  Mapping mapping;
-  if (Status status = mapping.map((bytes + 4095) / 4096 * 4096); !status) return status;
-  address = mapping.data();
-  std::unique_lock lock(lock_);
-  if (Status status = share_as(address, bytes, true, memory); !status) return status;
-  const Code code = or_no_memory([&] {
-    allocated_.try_emplace(reinterpret_cast<std::uintptr_t>(address), std::move(mapping),
-                           number_of(memory));
-  });
-  if (code != Code::ok) end_sharing(number_of(memory), lock);
-  return code;
-}
-
-Status RemoteLanes::release(void* address) {
-  Mapping taken;  // unmapped without the lock
-  std::unique_lock lock(lock_);
-  const auto found = allocated_.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found == allocated_.end())
-    return {Code::bad_argument, "this address was not allocated here, or is free already"};
-  taken = std::move(found->second.first);
-  const std::uint64_t key = found->second.second;
-  allocated_.erase(found);
-  end_sharing(key, lock);
-  return {};
-}
-
 Status RemoteLanes::share(void* address, std::size_t bytes, MemoryName& memory) {
-  memory = describe(address, bytes);
-  if (memory.region != 0) return {};
   bool is_writable = false;
   if (Status status = find_writable(address, bytes, is_writable); !status) return status;
   const std::lock_guard lock(lock_);
@@ -105,7 +66,7 @@ Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
     if (is_one_sided()) endpoint_->deregister(made.registration);
     return code;
   }
-  memory = remote_memory(key, made.named, bytes);
+  memory = named(made.named, bytes, key);
   return {};
 }
 
@@ -115,53 +76,32 @@ bool RemoteLanes::is_one_sided() const {
   return limits.gets || limits.puts || limits.atomics;
 }
 
+// No peer can ask for it any more; when this returns, the fabric has ended its reads there, or its
+// link is gone.
 Status RemoteLanes::unshare(const MemoryName& memory) {
   std::unique_lock lock(lock_);
   const auto found = registered_.find(number_of(memory));
   if (found == registered_.end() || found->second.is_ending)
     return {Code::bad_argument, "this memory is not shared"};
-  const auto owner = allocated_.find(reinterpret_cast<std::uintptr_t>(found->second.start));
-  // Allocated memory is shared until release().
-  if (owner == allocated_.end() || owner->second.second != found->first)
-    end_sharing(number_of(memory), lock);
-  return {};
-}
-
-// No peer can ask for it any more; when this returns, the fabric has ended its reads there, or its
-// link is gone.
-void RemoteLanes::end_sharing(std::uint64_t key, std::unique_lock<std::mutex>& lock) {
-  Registered& memory = registered_.at(key);
-  memory.is_ending = true;
-  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; memory.num_pinned > 0;) {
+  Registered& shared = found->second;
+  shared.is_ending = true;
+  for (const std::uint64_t limit = now_ns() + silence_ns_ / 2; shared.num_pinned > 0;) {
     poll_locked();
-    if (memory.num_pinned == 0) break;
+    if (shared.num_pinned == 0) break;
     // Peers that do not take their answers ask again over another link, and are refused.
     if (now_ns() > limit) {
       for (const Pinned& pinned : pinned_.all())
-        if (pinned.memory == &memory) drop_link(*pinned.peer);
+        if (pinned.memory == &shared) drop_link(*pinned.peer);
       break;
     }
     lock.unlock();
     sched_yield();
     lock.lock();
   }
-  fabric::Registration registration = memory.registration;
-  registered_.erase(key);
+  fabric::Registration registration = shared.registration;
+  registered_.erase(number_of(memory));
   if (is_one_sided()) endpoint_->deregister(registration);
-}
-
-MemoryName RemoteLanes::describe(const void* address, std::size_t bytes) const noexcept {
-  const auto start = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(lock_);
-  auto after = allocated_.upper_bound(start);
-  if (after != allocated_.begin()) {
-    --after;
-    const std::uint64_t key = after->second.second;
-    const Registered& found = registered_.at(key);
-    if (is_within(start, bytes, after->first, found.bytes))
-      return remote_memory(key, found.named + (start - after->first), bytes);
-  }
-  return {start, bytes, 0, 0};
+  return {};
 }
 
 // Null: not all of it, and all that the asker takes for the memory's, is shared for this.

@@ -69,10 +69,9 @@ void Waiter::pause(std::uint64_t longest_us) noexcept {
   armed_ = 0;
 }
 
-ExchangeBase::Impl::Impl(ExchangeBase& the_owner, Job& the_job, int the_num_threads,
-                         const ExchangeSettings& wanted, std::uint32_t the_message_bytes)
-    : owner(the_owner),
-      job(the_job.impl()),
+ExchangeBase::Impl::Impl(Job& the_job, int the_num_threads, const ExchangeSettings& wanted,
+                         std::uint32_t the_message_bytes)
+    : job(the_job.impl()),
       engine(*job.engine),
       local(*job.local),
       has_remote(!job.fabrics->remote().empty()),
@@ -279,7 +278,7 @@ Status ExchangeBase::Impl::trouble(Thread& thread) {
 
 ExchangeBase::ExchangeBase(Job& job, int num_threads, const ExchangeSettings& settings,
                            std::uint32_t message_bytes) try
-    : impl_(std::make_unique<Impl>(*this, job, num_threads, settings, message_bytes)) {
+    : impl_(std::make_unique<Impl>(job, num_threads, settings, message_bytes)) {
   sending_ = impl_->sending.data();
   receiving_ = impl_->receiving.data();
   num_threads_ = num_threads;

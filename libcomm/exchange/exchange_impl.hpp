@@ -89,8 +89,7 @@ struct alignas(64) Thread {
 };
 
 struct ExchangeBase::Impl {
-  Impl(ExchangeBase& owner, Job& job, int num_threads, const ExchangeSettings& settings,
-       std::uint32_t message_bytes);
+  Impl(Job& job, int num_threads, const ExchangeSettings& settings, std::uint32_t message_bytes);
   ~Impl();
 
   // exchange.cpp
@@ -170,7 +169,6 @@ struct ExchangeBase::Impl {
   void leave_out_lost();
   void drop_lanes_of_lost(Thread& thread) noexcept;
 
-  ExchangeBase& owner;
   Job::Impl& job;
   tagged::Engine& engine;
   HostLanes& local;       // has the doorbells

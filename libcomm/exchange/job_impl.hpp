@@ -3,14 +3,15 @@
 #include <unistd.h>
 
 #include <array>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
 
+#include "base/pool.hpp"
 #include "base/shortage.hpp"
+#include "base/slots.hpp"
 #include "coll/coll.hpp"
 #include "exchange/agreement.hpp"
 #include "exchange/memory_key.hpp"
@@ -60,19 +61,13 @@ class MappingCache {
   std::array<MappedMemory, kNumEntries> entries_;
 };
 
-// Holds the outcome of an asynchronous transfer.
-struct TransferSlot {
-  Completion completion;
-  std::uint32_t use = 1;  // a token with another number is stale
-};
-
 // State of one thread of the program; only that thread accesses it.
 struct ThreadState {
   explicit ThreadState(detail::Window& window) : mappings(window) {}
 
   MappingCache mappings;
-  std::deque<TransferSlot> transfers;  // by a token's slot
-  std::vector<std::uint32_t> free_slots;
+  Pool<Completion> completions;
+  Slots<Completion*, std::uint64_t> transfers;  // by the two numbers of a token
   unsigned num_calls = 0;
 };
 

@@ -1,6 +1,4 @@
 // One-sided access: reads, writes and atomic operations on memory of other ranks.
-#include <bit>
-
 #include "base/shortage.hpp"
 #include "base/trace.hpp"
 #include "exchange/job_impl.hpp"
@@ -89,27 +87,25 @@ namespace {
 // The token of a transfer that failed for want of memory.
 constexpr Token kNoMemory{~0u, 0};
 
-// Returns a free slot for the outcome of a transfer. Null: no memory.
-Completion* take_slot(Job::Impl& job, int thread, Token& token) noexcept {
+std::uint64_t number_in(Token token) noexcept {
+  return std::uint64_t{token.use} << 32 | token.slot;
+}
+
+// Returns a completion for a transfer. Null: no memory.
+Completion* take_completion(Job::Impl& job, int thread, Token& token) noexcept {
   token = Job::Impl::is_thread(thread) ? kNoMemory : Token{};
-  ThreadState* const found = job.find_thread(thread);
-  if (found == nullptr) return nullptr;
-  ThreadState& state = *found;
-  if (state.free_slots.empty()) {
-    const Code code = or_no_memory([&] {
-      // So that freeing a slot does not allocate.
-      state.free_slots.reserve(std::bit_ceil(state.transfers.size() + 1));
-      state.transfers.emplace_back();
-    });
-    if (code != Code::ok) return nullptr;
-    state.free_slots.push_back(static_cast<std::uint32_t>(state.transfers.size() - 1));
-  }
-  token.slot = state.free_slots.back();
-  state.free_slots.pop_back();
-  TransferSlot& slot = state.transfers[token.slot];
-  token.use = slot.use;
-  slot.completion.reset();
-  return &slot.completion;
+  ThreadState* const state = job.find_thread(thread);
+  if (state == nullptr) return nullptr;
+  const Code code = or_no_memory([&] {
+    state->completions.make_room();
+    state->transfers.make_room();
+  });
+  if (code != Code::ok) return nullptr;
+  Completion& completion = state->completions.take();
+  completion.reset();
+  const std::uint64_t number = state->transfers.add(&completion);
+  token = {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32)};
+  return &completion;
 }
 
 // The result for a token that no transfer has.
@@ -118,22 +114,21 @@ Code code_of_none(Token token) noexcept {
 }
 
 // Returns null if the token is another thread's, or used up.
-TransferSlot* find_slot(ThreadState& state, Token token) noexcept {
-  if (token.slot >= state.transfers.size()) return nullptr;
-  TransferSlot& slot = state.transfers[token.slot];
-  return slot.use == token.use ? &slot : nullptr;
+Completion* find_completion(ThreadState* state, Token token) noexcept {
+  Completion** found = state != nullptr ? state->transfers.find(number_in(token)) : nullptr;
+  return found != nullptr ? *found : nullptr;
 }
 
-Code use_up(ThreadState& state, Token token, TransferSlot& slot) noexcept {
-  slot.use += slot.use == ~0u ? 2 : 1;  // never 0
-  state.free_slots.push_back(token.slot);
-  return slot.completion.code();
+Code use_up(ThreadState& state, Token token) noexcept {
+  Completion& completion = *state.transfers.remove(number_in(token));
+  state.completions.give_back(completion);
+  return completion.code();
 }
 
 Token start(Job::Impl& impl, int thread, Access access, const RemoteMemory& there, void* here,
             std::size_t bytes) {
   Token token;
-  Completion* const completion = take_slot(impl, thread, token);
+  Completion* const completion = take_completion(impl, thread, token);
   if (completion == nullptr) return token;
   const Code code = check(impl, thread, there, bytes);
   if (code != Code::ok || bytes == 0)
@@ -158,22 +153,22 @@ Token Job::rdma_write_async(int thread, const RemoteMemory& to, const void* from
 
 Code Job::test(int thread, Token token) noexcept {
   ThreadState* const state = impl_->find_thread(thread);
-  TransferSlot* slot = state != nullptr ? find_slot(*state, token) : nullptr;
-  if (slot == nullptr) return code_of_none(token);
-  if (!slot->completion.is_done()) {
+  Completion* const completion = find_completion(state, token);
+  if (completion == nullptr) return code_of_none(token);
+  if (!completion->is_done()) {
     impl_->engine->progress();
-    if (!slot->completion.is_done()) return Code::again;
+    if (!completion->is_done()) return Code::again;
   }
-  return use_up(*state, token, *slot);
+  return use_up(*state, token);
 }
 
 Code Job::wait(int thread, Token token) noexcept {
   const trace::Span span("wait for a transfer");
   ThreadState* const state = impl_->find_thread(thread);
-  TransferSlot* slot = state != nullptr ? find_slot(*state, token) : nullptr;
-  if (slot == nullptr) return code_of_none(token);
-  impl_->engine->wait_until([slot] { return slot->completion.is_done(); });
-  return use_up(*state, token, *slot);
+  Completion* const completion = find_completion(state, token);
+  if (completion == nullptr) return code_of_none(token);
+  impl_->engine->wait_until([completion] { return completion->is_done(); });
+  return use_up(*state, token);
 }
 
 namespace {

@@ -82,7 +82,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // unshare(): it costs less, and promises less. No peer can put there, but a fabric may leave this
   // memory, and what lies beside it, readable to peers that know its name, also for some time after
   // unshare().
-  Status share_once(void* address, std::size_t bytes, MemoryName& memory);
+  Status share_once(void* address, std::size_t bytes, MemoryName& memory) {
+    return share_as(address, bytes, false, memory);
+  }
 
   // Rings are not mapped: the writer builds entries in a mirror of the ring in its own memory, and
   // post() has them written to the ring, followed by a count that the reader sees as
@@ -255,6 +257,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // serving.cpp
   std::uint64_t next_key();
   bool is_one_sided() const;
+  // Takes the lock.
   Status share_as(void* address, std::size_t bytes, bool is_writable, MemoryName& memory);
   Registered* find_registered(const RemoteRange& range, std::uint32_t rights);
   Pinned* pin(RankPeer& peer, Registered& memory);

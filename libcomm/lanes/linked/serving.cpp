@@ -28,17 +28,12 @@ std::uint64_t RemoteLanes::next_key() {
 Status RemoteLanes::share(void* address, std::size_t bytes, MemoryName& memory) {
   bool is_writable = false;
   if (Status status = find_writable(address, bytes, is_writable); !status) return status;
-  const std::lock_guard lock(lock_);
   return share_as(address, bytes, is_writable, memory);
-}
-
-Status RemoteLanes::share_once(void* address, std::size_t bytes, MemoryName& memory) {
-  const std::lock_guard lock(lock_);
-  return share_as(address, bytes, false, memory);
 }
 
 Status RemoteLanes::share_as(void* address, std::size_t bytes, bool is_writable,
                              MemoryName& memory) {
+  const std::lock_guard lock(lock_);
   Registered made{.start = static_cast<std::byte*>(address),
                   .bytes = bytes,
                   .is_writable = is_writable,

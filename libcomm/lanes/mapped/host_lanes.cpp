@@ -97,8 +97,7 @@ class ArenaLanes final : public HostLanes {
               theirs.take_lane(memory.ring_bytes, !is_engine_channel(channel), entry, memory.ring);
           !status)
         return status;
-      lanes_.push_back(
-          {&theirs, memory.ring, memory.ring_bytes, channel_of(channel).client, nullptr});
+      lanes_.push_back({&theirs, memory.ring, channel_of(channel).client, nullptr});
       memory.consumed = &entry->consumed;
       memory.sleeping = &bell(local, reader_doorbell(channel));
       entry->writer = static_cast<std::uint32_t>(me_);
@@ -298,7 +297,6 @@ class ArenaLanes final : public HostLanes {
   struct Lane {
     Arena* arena;
     std::byte* ring;
-    std::uint32_t ring_bytes;
     int client;
     shm::LaneEntry* entry;  // of our arena, which we read; null where we write
   };
@@ -357,7 +355,7 @@ class ArenaLanes final : public HostLanes {
         entry.state.store(shm::LaneEntry::kConnected, std::memory_order_relaxed);
       }
       if (!status) return status;
-      lanes_.push_back({own_.get(), memory.ring, memory.ring_bytes, client, &entry});
+      lanes_.push_back({own_.get(), memory.ring, client, &entry});
       memory.consumed = &entry.consumed;
       memory.sleeping = &bell(local, writer_doorbell(channel));
       return {};

@@ -105,29 +105,35 @@ void Session::drop_rail(Rail& rail) {
     std::lock_guard lock(lock_);
     std::lock_guard posting(rail.lock);
     link = std::exchange(rail.link, nullptr);
-    rail.is_up = rail.is_taken = false;
+    rail.is_up = rail.is_taken = rail.is_theirs = false;
   }
   if (link != nullptr) rail.endpoint->close(*link);
 }
 
-bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, std::size_t number,
-                        std::uint32_t theirs) {
-  if (state() == State::lost || devices_ == nullptr || number > kMaxDevices + kMaxThreadRails ||
-      theirs >= num_their_devices())
+bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, const LinkHello& hello) {
+  if (state() == State::lost || devices_ == nullptr || hello.rail > kMaxDevices + kMaxThreadRails ||
+      hello.device >= num_their_devices())
     return false;
+  const std::uint64_t now = transport_.now_ns_;
   Rail* rail = nullptr;
   {
     std::lock_guard lock(lock_);
-    rail = &rail_at(number);
+    rail = &rail_at(hello.rail);
+    if (is_late(hello.opening, rail->last_taken)) return false;
+    const bool is_own = rail->link != nullptr && !rail->is_theirs;
     // If both sides open it at once, the link of the side that connected wins.
-    if (rail->link != nullptr && !rail->is_up && !rail->is_taken && opens_) return false;
+    if (is_own && !rail->is_up && opens_) return false;
+    // The peer took the one from here, most likely after it had asked for this, which it has left.
+    // Where it alone has seen that one end, its requests go over the main link for a while.
+    if (is_own && rail->is_up && now < rail->up_since_ns + transport_.timeout_ns()) return false;
   }
   drop_rail(*rail);
   link.client = rail;
   transport_.note_used(over);
-  set_link(*rail, over, &link, theirs, transport_.now_ns_);
+  set_link(*rail, over, &link, hello.device, now);
   std::lock_guard lock(lock_);
-  rail->is_taken = true;
+  rail->is_taken = rail->is_theirs = true;
+  if (hello.opening != 0) rail->last_taken = hello.opening;
   make_busy();
   return true;
 }
@@ -135,6 +141,7 @@ bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, std::size_t 
 void Session::on_rail_up(Rail& rail) {
   std::lock_guard lock(lock_);
   rail.is_up = true;
+  rail.up_since_ns = now_ns();
   rail.backoff_ns = 0;
   make_busy();
 }

@@ -54,8 +54,11 @@ struct Rail {
   std::uint32_t theirs = 0;  // the peer's device
 
   bool is_up = false;
-  bool is_taken = false;   // the peer opened it; up from the next poll on
-  bool is_wanted = false;  // to be opened from open_at_ns on
+  bool is_taken = false;          // the peer opened it; up from the next poll on
+  bool is_theirs = false;         // the peer opened it
+  bool is_wanted = false;         // to be opened from open_at_ns on
+  std::uint32_t last_taken = 0;   // the peer's number of the last link that was taken
+  std::uint64_t up_since_ns = 0;  // of a link that was opened here
   std::size_t num_attempts = 0;
   std::uint64_t open_at_ns = 0, backoff_ns = 0;
   std::uint32_t num_posted = 0, num_ended = 0, seen_ended = 0;

@@ -86,7 +86,7 @@ Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size
                         link_.num_received(),
                         static_cast<std::uint16_t>(rail),
                         static_cast<std::uint16_t>(own),
-                        0};
+                        link_.next_opening()};
   return endpoint.open(bytes_of(theirs_.on(endpoint.name(), theirs)), as_bytes(hello), link);
 }
 
@@ -115,7 +115,7 @@ void Session::drop_link() {
 }
 
 void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
-                        std::uint32_t device) {
+                        std::uint32_t device, std::uint32_t opening) {
   drop_link();
   bool makes_sense = true;
   const bool breaks = endpoint.limits().breaks;
@@ -125,7 +125,7 @@ void Session::take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uin
     use(endpoint);
     link.client = &main_;
     if (breaks) {
-      makes_sense = link_.take(link, received);
+      makes_sense = link_.take(link, received, opening);
     } else {
       link_.set_opened(link);
       link_.set_up();
@@ -268,7 +268,7 @@ bool Session::on_frame(peer::FrameType type, std::string_view body, std::span<in
       lose(status.code(), status.text());
       return true;
     }
-    take_link(*endpoint, *link, 0, 0);
+    take_link(*endpoint, *link, 0, 0, 0);
     return true;
   }
   return false;

@@ -62,9 +62,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   Status begin(fabric::Endpoint& endpoint);  // opens the first link
   // Takes a link that the peer opened, over that device of the peer.
   void take_link(fabric::Endpoint& endpoint, fabric::Link& link, std::uint32_t received,
-                 std::uint32_t device);
-  bool take_rail(fabric::Endpoint& endpoint, fabric::Link& link, std::size_t number,
-                 std::uint32_t device);
+                 std::uint32_t device, std::uint32_t opening);
+  bool take_rail(fabric::Endpoint& endpoint, fabric::Link& link, const LinkHello& hello);
   void on_down(Code why);
   void on_rail_up(Rail& rail);
   void on_rail_down(Rail& rail, Code why);

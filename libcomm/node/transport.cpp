@@ -296,13 +296,16 @@ bool Transport::on_incoming(fabric::Link& link, fabric::Bytes hello) {
   if (keeps->endpoint() != nullptr && keeps->endpoint()->name() != polled_->name()) return false;
   if (opening.rail != 0) {
     bool takes = false;
-    guard(*keeps, [&] { takes = keeps->take_rail(*polled_, link, opening.rail, opening.device); });
+    guard(*keeps, [&] { takes = keeps->take_rail(*polled_, link, opening); });
     return takes;
   }
   if (opening.device >= keeps->theirs().num_devices(polled_->name())) return false;
+  if (keeps->link_.has_left(opening.opening)) return false;
   // If both sides open a link at once, the one of the side that connected wins.
   if (keeps->opens_ && keeps->is_opening()) return false;
-  guard(*keeps, [&] { keeps->take_link(*polled_, link, opening.received, opening.device); });
+  guard(*keeps, [&] {
+    keeps->take_link(*polled_, link, opening.received, opening.device, opening.opening);
+  });
   return keeps->state() != Session::State::lost;
 }
 

@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   done,       // of a put or atomic, or why a get is refused
   bye,        // the session ends in good order
   // Not numbered:
-  resume,  // the first after a link came up
+  resume,  // the first after a link came up; id: the sender has left all it asked for up to this
   ack,
   ping,  // answered by an ack
   // Between ranks of a job (transport/lanes). Numbered:
@@ -51,12 +51,19 @@ inline constexpr std::uint32_t kSessionVersion = 4;
 static_assert(kSessionVersion == 4 && peer::kHandshakeVersion == 1,
               "raise kHandshakeVersion with kSessionVersion, and then the numbers here");
 
+// Each side numbers the links that it opens to a peer, from 1 on, and leaves each for the next.
+// True: a link with this number comes late, as one with that number, or a later one, has come; 0:
+// none has, or the side does not say.
+constexpr bool is_late(std::uint32_t opening, std::uint32_t last) noexcept {
+  return opening != 0 && static_cast<std::int32_t>(opening - last) <= 0;
+}
+
 // Of a link of a session, to on_incoming().
 struct LinkHello {
   std::array<std::uint8_t, 16> cookie;
   std::uint32_t version, received;
   std::uint16_t rail, device;  // 0: the main link; the opener's device
-  std::uint32_t reserved;
+  std::uint32_t opening;       // ReliableLink::next_opening(); 0: it does not say
 };
 static_assert(sizeof(LinkHello) == 32 && sizeof(LinkHello) <= fabric::kMaxHelloBytes);
 
@@ -117,7 +124,7 @@ inline constexpr std::uint32_t kLanesVersion = 7;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of the receiver, from the job's board or its endpoint address
   std::uint64_t job;     // of the sender
-  std::uint32_t rank, version, received, reserved;
+  std::uint32_t rank, version, received, opening;
 };
 static_assert(sizeof(RankHello) <= fabric::kMaxHelloBytes);
 struct LaneOpenMessage : Head {  // id: the writer's

@@ -46,8 +46,9 @@ void ReliableLink::set_opened(fabric::Link& link) {
   ++num_openings_;
 }
 
-bool ReliableLink::take(fabric::Link& link, std::uint32_t received) {
+bool ReliableLink::take(fabric::Link& link, std::uint32_t received, std::uint32_t opening) {
   if (state_ == State::lost) return false;
+  note_left(opening);
   link_ = &link;
   linked_at_ns_ = now_ns();
   is_opener_ = false;
@@ -232,6 +233,7 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
     if (head.kind == Kind::resume && is_opener_ &&
         (state_ == State::connecting || state_ == State::broken)) {
       if (!resume(head.acked)) return Received::corrupt;
+      note_left(head.id);
       come_up();
       owner_.make_busy();
       return Received::up;
@@ -255,7 +257,7 @@ bool ReliableLink::pump() {
   const Update update(*this);
   bool is_up_now = false;
   if (wants_resume_ && link_ != nullptr) {
-    Head head{.kind = Kind::resume, .acked = num_received_};
+    Head head{.kind = Kind::resume, .acked = num_received_, .id = num_opened_};
     if (endpoint_->message(*link_, as_bytes(head), {}) == Code::ok) {
       wants_resume_ = false;
       come_up();

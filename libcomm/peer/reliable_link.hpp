@@ -73,9 +73,14 @@ class ReliableLink {
 
   // The link that is being opened here, or is up where links do not break.
   void set_opened(fabric::Link& link);
+  // The number of the link that is opened next, for its hello.
+  std::uint32_t next_opening() { return ++num_opened_; }
+  // Returns true if the peer has left the link that it numbered so, which comes late: it asked for
+  // another one later, or took one from here.
+  bool has_left(std::uint32_t opening) const { return is_late(opening, left_); }
   // Takes a link that the peer opened, having received so many messages. False: the number is not
   // valid. Nothing can be posted on it before on_incoming() has returned; pump() continues.
-  [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received);
+  [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received, std::uint32_t opening = 0);
   // Where links do not break.
   void set_up() {
     if (state_ == State::connecting) come_up();
@@ -185,6 +190,9 @@ class ReliableLink {
   bool resume(std::uint32_t received);
   bool note_received(const Head& head, std::size_t bytes, bool& is_new);
   bool drop_acknowledged(std::uint32_t acked);
+  void note_left(std::uint32_t opening) {
+    if (opening != 0 && !has_left(opening)) left_ = opening;
+  }
 
   Owner& owner_;
   fabric::Endpoint* endpoint_ = nullptr;
@@ -217,7 +225,9 @@ class ReliableLink {
   std::uint64_t last_asked_ns_ = 0;
   std::uint64_t linked_at_ns_ = 0;  // when the current link began
   std::uint64_t broken_since_ns_ = 0, open_at_ns_ = 0, backoff_ns_ = 0;
-  unsigned num_openings_ = 0;  // since it was up
+  unsigned num_openings_ = 0;     // since it was up
+  std::uint32_t num_opened_ = 0;  // ever, also by links of the owner's beside this one
+  std::uint32_t left_ = 0;        // the peer has left the links that it opened up to this number
 
   Knock knock_;
   fabric::Bytes listener_;

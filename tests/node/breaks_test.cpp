@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/wait.hpp"
-#include "peer/address.hpp"
 #include "two_nodes.hpp"
 #include "weft/node.hpp"
 
@@ -235,11 +234,7 @@ TEST_CASE("a notified put waits for a device that can do it, until the timeout")
   Operation put;
   two.client.put_notify(two.remote, 8, &two.seven, 8, NotifyTag{}, put);
   const bool comes_back = GENERATE(true, false);
-  std::string text;
-  peer::NodeAddress address;
-  REQUIRE(two.client.address(text).ok());
-  REQUIRE(peer::from_text(text, address).ok());
-  const std::string first = address.fabrics.front().address;
+  const std::string first = devices_of(two.client).front();
   if (!comes_back) Network::of_process()->silence(first, true);
   CHECK(two.wait(put) == (comes_back ? Code::ok : Code::peer_lost));
   if (comes_back) {
@@ -293,6 +288,43 @@ TEST_CASE("the side that was connected to opens a link that it alone knows to be
     CHECK(memory == data);
     Network::of_process()->stall();
   }
+  CHECK(two.lost_at_client.ok());
+  CHECK(two.lost_at_server.ok());
+}
+
+// After a break both sides open a link, and that of the client counts. What the server has asked
+// for, and left, is heard only when that one is up.
+TEST_CASE("a link that is up stays when a request comes late that its asker has left") {
+  Two two({"loopback", "loopback", {}, false}, 2000);
+  std::uint64_t word = 0;
+  const std::uint64_t seven = 7;
+  REQUIRE(two.server.register_memory(&word, 8).ok());
+  MemoryKey key;
+  REQUIRE(two.server.key(&word, kAllRights, key).ok());
+  const PeerMemory remote = two.client.memory(two.at_client, key);
+  Operation put;
+  two.client.put(remote, 0, &seven, 8, put);
+  REQUIRE(two.wait(put) == Code::ok);
+  Network& network = *Network::of_process();
+  const std::string server = devices_of(two.server)[0], client = devices_of(two.client)[0];
+  for (const std::string& device : {server, client}) network.hold_requests(device, true);
+  network.cut(server);
+  // Each has a link that it opens, and one that waits.
+  REQUIRE(two.progress_until(
+      [&] { return network.counts(server).links == 2 && network.counts(client).links == 2; }));
+  network.hold_requests(server, false);
+  two.client.put(remote, 0, &seven, 8, put);
+  REQUIRE(two.wait(put) == Code::ok);
+  const auto num_opened = [&] {
+    return network.counts(server).opened + network.counts(client).opened;
+  };
+  const std::uint64_t before = num_opened();
+  network.hold_requests(client, false);
+  REQUIRE(two.progress_until([&] { return network.counts(client).links == 1; }));
+  const std::uint64_t end = now_ns() + 300'000'000;
+  REQUIRE(two.progress_until([&] { return now_ns() > end; }));
+  CHECK(num_opened() == before);
+  CHECK(network.counts(client).links == 1);
   CHECK(two.lost_at_client.ok());
   CHECK(two.lost_at_server.ok());
 }

@@ -4,26 +4,10 @@
 #include <cstring>
 #include <thread>
 
-#include "peer/address.hpp"
 #include "two_nodes.hpp"
 
 using namespace weft;
 using namespace weft::test;
-
-namespace {
-
-// What a server with devices of the loopback is known by, one address a device.
-std::vector<std::string> devices_of(Node& server) {
-  std::string text;
-  peer::NodeAddress address;
-  REQUIRE(server.address(text).ok());
-  REQUIRE(peer::from_text(text, address).ok());
-  std::vector<std::string> devices;
-  for (const auto& item : address.fabrics) devices.push_back(item.address);
-  return devices;
-}
-
-}  // namespace
 
 TEST_CASE("long transfers go over all devices, without one that is down until it is back") {
   Two two({"two devices", "loopback,loopback", {}, false}, 2000);
@@ -178,4 +162,48 @@ TEST_CASE("each thread that posts has a link of its own to a peer, up to the lim
       CHECK(two.lost_at_client.ok());
       CHECK(two.lost_at_server.ok());
     }
+}
+
+TEST_CASE("a thread's link stays when the peer's request for one comes late") {
+  Two two({"loopback", "loopback", {.links = 2}, false});
+  std::uint64_t at_server = 0, at_client = 0, got = 0;
+  REQUIRE(two.server.register_memory(&at_server, 8).ok());
+  REQUIRE(two.client.register_memory(&at_client, 8).ok());
+  MemoryKey servers, clients;
+  REQUIRE(two.server.key(&at_server, kAllRights, servers).ok());
+  REQUIRE(two.client.key(&at_client, kAllRights, clients).ok());
+  const PeerMemory to_server = two.client.memory(two.at_client, servers);
+  const PeerMemory to_client = two.server.memory(two.at_server, clients);
+  Operation here, there;
+  const auto get_both = [&] {
+    two.client.get(to_server, 0, &got, 8, here);
+    two.server.get(to_client, 0, &got, 8, there);
+  };
+  get_both();  // the first thread of each side posts on the main link
+  REQUIRE(two.wait(here) == Code::ok);
+  REQUIRE(two.wait(there) == Code::ok);
+  Network& network = *Network::of_process();
+  const std::string server = devices_of(two.server)[0], client = devices_of(two.client)[0];
+  for (const std::string& device : {server, client}) network.hold_requests(device, true);
+  const std::uint64_t servers_links = network.counts(server).opened;
+  const std::uint64_t clients_links = network.counts(client).opened;
+  std::thread(get_both).join();
+  REQUIRE(two.progress_until([&] {
+    return here.is_done() && there.is_done() && network.counts(server).opened > servers_links &&
+           network.counts(client).opened > clients_links;
+  }));
+  // The server takes the client's, and leaves its own.
+  network.hold_requests(server, false);
+  REQUIRE(two.progress_until([&] { return network.counts(server).links == 2; }));
+  const auto progress_for = [&](std::uint64_t ns) {
+    const std::uint64_t end = now_ns() + ns;
+    return two.progress_until([&] { return now_ns() > end; });
+  };
+  REQUIRE(progress_for(100'000'000));
+  network.hold_requests(client, false);
+  REQUIRE(progress_for(300'000'000));
+  CHECK(network.counts(client).links == 2);
+  CHECK(network.counts(server).links == 2);
+  CHECK(network.counts(server).opened == servers_links + 1);
+  CHECK(network.counts(client).opened == clients_links + 1);
 }

@@ -9,8 +9,10 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/wait.hpp"
+#include "peer/address.hpp"
 #include "tests/support/loopback/loopback.hpp"
 #include "weft/node.hpp"
 
@@ -19,6 +21,17 @@ namespace weft::test {
 using fabric::loopback::Network;
 
 inline constexpr std::uint64_t kDeadlineNs = 30'000'000'000;
+
+// What a Node with devices of the loopback is known by, one address a device.
+inline std::vector<std::string> devices_of(Node& node) {
+  std::string text;
+  peer::NodeAddress address;
+  REQUIRE(node.address(text).ok());
+  REQUIRE(peer::from_text(text, address).ok());
+  std::vector<std::string> devices;
+  for (const auto& item : address.fabrics) devices.push_back(item.address);
+  return devices;
+}
 
 struct Way {
   const char* name;

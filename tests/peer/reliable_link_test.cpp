@@ -87,6 +87,40 @@ TEST_CASE("a ping is answered at once") {
   CHECK(side.wire.sent.back().kind == Kind::ack);
 }
 
+TEST_CASE("who takes a link tells which of its own it has left") {
+  Side other;
+  std::uint32_t asked = 0;
+  while (asked < 3) asked = other.link.next_opening();
+  REQUIRE(other.link.drop(1) == &other.to_peer);
+  REQUIRE(other.link.take(other.to_peer, 0, 1));
+  other.poll();
+  REQUIRE_FALSE(other.wire.sent.empty());
+  const Head told = other.wire.sent.back();
+  REQUIRE(told.kind == Kind::resume);
+
+  Side one;
+  REQUIRE(one.link.drop(1) == &one.to_peer);
+  one.link.set_opened(one.to_peer);
+  CHECK_FALSE(one.link.has_left(asked));
+  REQUIRE(one.link.receive(told, sizeof told, 1) == ReliableLink::Received::up);
+  CHECK(one.link.has_left(asked));
+  CHECK_FALSE(one.link.has_left(asked + 1));
+}
+
+TEST_CASE("numbers of links go on after the highest") {
+  Side side;
+  REQUIRE(side.link.drop(1) == &side.to_peer);
+  REQUIRE(side.link.take(side.to_peer, 0, 0x7fff'fff0));
+  for (std::uint32_t number : {0xffff'ff00u, 2u}) {
+    CHECK_FALSE(side.link.has_left(number));
+    REQUIRE(side.link.drop(1) == &side.to_peer);
+    REQUIRE(side.link.take(side.to_peer, 0, number));
+  }
+  CHECK(side.link.has_left(0xffff'ff00));
+  CHECK(side.link.has_left(2));
+  CHECK_FALSE(side.link.has_left(3));
+}
+
 TEST_CASE("where nothing is kept, silence counts from what was sent, and room ends it") {
   Side side(false);
   constexpr std::uint64_t kTimeoutNs = 1000;

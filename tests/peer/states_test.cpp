@@ -222,6 +222,20 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        [](Peer& peer) {
          return std::string(peer.link.take(peer.second, 3) ? "taken" : "refused");
        }},
+      {"a link comes that the peer has left",
+       [](Peer& peer) {
+         // The third that it opened was taken, and ends at once unless it is to be up.
+         const bool was_up = peer.link.is_up();
+         if (was_up) REQUIRE(peer.link.drop(peer.now) == &peer.first);
+         REQUIRE(peer.link.take(peer.second, 0, 3));
+         if (was_up)
+           peer.poll();
+         else
+           REQUIRE(peer.link.drop(peer.now) == &peer.second);
+         CHECK_FALSE(peer.link.has_left(4));
+         CHECK_FALSE(peer.link.has_left(0));  // of a peer that does not say
+         return std::string(peer.link.has_left(2) && peer.link.has_left(3) ? "refused" : "taken");
+       }},
       {"the link ends",
        [](Peer& peer) {
          if (peer.link.link() == nullptr) peer.link.set_opened(peer.first);

@@ -251,7 +251,7 @@ Status RemoteLanes::open_link(RankPeer& peer) {
                         static_cast<std::uint32_t>(job_.rank()),
                         kLanesVersion,
                         peer.link.num_received(),
-                        0};
+                        peer.link.next_opening()};
   fabric::Link* link = nullptr;
   peer.changed_ns = now_ns();
   Status status = endpoint_->open(bytes_of(peer.address), as_bytes(hello), link);
@@ -293,6 +293,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   if (!or_no_memory([&] { return find_peer(rank, found); })) return false;
   RankPeer& peer = *found;
   if (peer.link.state() == ReliableLink::State::lost) return false;  // as one that left, by silence
+  if (peer.link.has_left(hello.opening)) return false;
   // Of two that open to each other at once, the lower name's link counts.
   if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)
     return false;
@@ -301,7 +302,7 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   peer.opens = false;
   link.client = &peer;
   peer.num_refusals = 0;
-  if (peer.link.take(link, hello.received)) return true;
+  if (peer.link.take(link, hello.received, hello.opening)) return true;
   lose(peer, "acknowledges what was never sent");
   return false;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <list>
 #include <unordered_set>
 
@@ -116,6 +117,7 @@ class LoopbackEndpoint final : public Endpoint {
     wire.endpoints[1] = found == network_->endpoints_.end() ? nullptr : found->second;
     wire.ends[0] = end.get();
     ends_.insert(end.get());
+    ++num_opened_;
     link = end.get();
     if (wire.endpoints[1] == nullptr) {
       wire.is_down = true;
@@ -276,7 +278,20 @@ class LoopbackEndpoint final : public Endpoint {
   // All below: under the network's lock.
 
   void tell(Event event) {
+    const bool waits = (holds_ && event.kind == EventKind::incoming) ||
+                       std::ranges::find(held_, event.end, &Event::end) != held_.end();
+    if (waits) {
+      held_.push_back(std::move(event));
+      return;
+    }
     inbox_.push_back(std::move(event));
+    wake();
+  }
+  void hold(bool are_held) {
+    holds_ = are_held;
+    if (holds_ || held_.empty()) return;
+    std::ranges::move(held_, std::back_inserter(inbox_));
+    held_.clear();
     wake();
   }
   void wake() {
@@ -501,7 +516,9 @@ class LoopbackEndpoint final : public Endpoint {
   std::unordered_map<std::uint64_t, Memory> memory_;  // by the key's secret
   bool armed_ = false;
   bool silent_ = false;
-  std::uint64_t served_bytes_ = 0, num_messages_ = 0, num_writes_ = 0;
+  bool holds_ = false;
+  std::deque<Event> held_;  // of links that have been asked for and are not told yet
+  std::uint64_t served_bytes_ = 0, num_messages_ = 0, num_writes_ = 0, num_opened_ = 0;
 };
 
 std::shared_ptr<Network> Network::of_process() {
@@ -555,7 +572,13 @@ Network::Counts Network::counts(const std::string& address) {
   if (found == endpoints_.end()) return {};
   const LoopbackEndpoint& endpoint = *found->second;
   return {endpoint.ends_.size(), endpoint.served_bytes_, endpoint.num_messages_,
-          endpoint.num_writes_};
+          endpoint.num_writes_, endpoint.num_opened_};
+}
+
+void Network::hold_requests(const std::string& address, bool are_held) {
+  std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id_of(address));
+  if (found != endpoints_.end()) found->second->hold(are_held);
 }
 
 void Network::set_at_poll(const std::string& address, std::function<void()> at_poll) {

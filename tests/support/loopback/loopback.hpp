@@ -48,14 +48,18 @@ class Network {
   // As if its host had lost power or was unplugged: links stay up and carry nothing, new ones get
   // no answer; false: as before.
   void silence(const std::string& address, bool silent);
-  // Of the endpoint with this address: its links, and the bytes of puts and gets that it has
-  // served.
+  // Of the endpoint with this address: its links, with those that are held, and the bytes of puts
+  // and gets that it has served.
   struct Counts {
     std::size_t links = 0;
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0, writes = 0;  // that have arrived there
+    std::uint64_t opened = 0;                // links, from there, ever
   };
   Counts counts(const std::string& address);
+  // What asks the endpoint with this address for links waits, as at a host that is slow to take
+  // them; false: it comes now, also from who has left since.
+  void hold_requests(const std::string& address, bool are_held);
   // Called in each poll of the endpoint with this address from now on, before all else.
   void set_at_poll(const std::string& address, std::function<void()> at_poll);
   // Every link there is stays up and carries nothing any more; those to come do.

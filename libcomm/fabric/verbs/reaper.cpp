@@ -39,8 +39,10 @@ void Reaper::destroy(rdma_cm_id* cm, const std::shared_future<int>& asked) noexc
     (void)rdma_destroy_id(cm);
   };
   std::function<void()> ending;
+  const bool is_asking =
+      asked.valid() && asked.wait_for(std::chrono::seconds{0}) != std::future_status::ready;
   if (or_no_memory([&] { ending = body; }) == Code::ok)
-    end(ending);
+    end(ending, !is_asking);
   else
     body();
 }
@@ -56,8 +58,10 @@ std::shared_future<int> Reaper::run(std::function<int()> body) {
   return result;
 }
 
-bool Reaper::end(const std::function<void()>& body) noexcept {
-  const auto deadline = idle() ? kDeadline : kDeadlineAfterLate;
+bool Reaper::end(const std::function<void()>& body, bool waits) noexcept {
+  const auto deadline = !waits   ? std::chrono::milliseconds{0}
+                        : idle() ? kDeadline
+                                 : kDeadlineAfterLate;
   std::shared_ptr<std::packaged_task<void()>> task;
   std::future<void> ending;
   const Code prepared = or_no_memory([&] {

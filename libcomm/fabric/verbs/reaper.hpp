@@ -23,7 +23,7 @@ class Reaper {
   // Returns true when `qp` is gone, or soon false: then it is in its error state, and a thread of
   // its own continues.
   bool destroy(ibv_qp* qp) noexcept;
-  // Likewise, once `asked`, of run() or none, is there.
+  // Likewise, once `asked`, of run() or none, is there, for which this does not wait.
   void destroy(rdma_cm_id* cm, const std::shared_future<int>& asked) noexcept;
   // Runs this in a thread of its own, and without memory for one in this.
   static std::shared_future<int> run(std::function<int()> body);
@@ -31,7 +31,7 @@ class Reaper {
   bool idle() noexcept;
 
  private:
-  bool end(const std::function<void()>& body) noexcept;
+  bool end(const std::function<void()>& body, bool waits = true) noexcept;
 
   std::vector<std::future<void>> late_;
 };

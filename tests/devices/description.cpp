@@ -152,6 +152,8 @@ void read_line(Line& line, Description& made) {
     made.reorders = true;
   } else if (word == "vanishes_after") {
     made.vanishes_after = line.count();
+  } else if (word == "holds_posts") {
+    made.holds_posts = line.count();
   } else {
     line.fail("an unknown word");
   }

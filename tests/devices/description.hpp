@@ -38,6 +38,7 @@ struct Description {
   bool loses_confirms = false;  // rdma_establish() does nothing
   bool reorders = false;        // completions of different queues
   int vanishes_after = -1;      // posts; -1: never
+  int holds_posts = 0;          // so many of a queue pair stay until it has another
 
   std::int64_t limit(const std::string& of, std::int64_t real) const;
 };

@@ -30,7 +30,8 @@ TEST_CASE("a description is what it says") {
       "gids v1:link_local v2:192.0.2.7 v2:2\n"
       "port_state init 300 active\n"
       "fails ibv_reg_mr EAGAIN 2 1\n"
-      "completion 5 RETRY_EXC_ERR\n");
+      "completion 5 RETRY_EXC_ERR\n"
+      "holds_posts 2\n");
   CHECK(described.name == "mlx5_0");
   CHECK(described.limit("max_qp", 1000) == 64);
   CHECK(described.limit("max_qp", 10) == 10);
@@ -43,6 +44,7 @@ TEST_CASE("a description is what it says") {
   CHECK(described.port_states[1].first == 300);
   CHECK(described.failures.at("ibv_reg_mr").error == EAGAIN);
   CHECK(described.completions.at(5) == IBV_WC_RETRY_EXC_ERR);
+  CHECK(described.holds_posts == 2);
 }
 
 TEST_CASE("nonsense in a description is told with its line") {

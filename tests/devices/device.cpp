@@ -148,6 +148,11 @@ void Device::lose_confirms(bool lose) {
   described.loses_confirms = lose;
 }
 
+void Device::hold_posts(int count) {
+  std::lock_guard guard(lock);
+  described.holds_posts = count;
+}
+
 void Device::raise(ibv_event_type type) {
   std::lock_guard guard(lock);
   for (Context* context : contexts) {

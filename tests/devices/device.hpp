@@ -28,6 +28,7 @@ struct Device {
   void stop_failing(const std::string& call);
   int num_calls(const std::string& call);
   void lose_confirms(bool lose);
+  void hold_posts(int count);           // of each queue pair, the first
   void set_port(ibv_port_state state);  // with its event
   void raise(ibv_event_type type);      // in each of its contexts
   // It is gone: IBV_EVENT_DEVICE_FATAL, no completion ever, and EIO.

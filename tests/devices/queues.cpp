@@ -7,6 +7,7 @@
 #include <deque>
 #include <random>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tests/devices/context.hpp"
@@ -17,6 +18,28 @@
 namespace weft::devices {
 namespace {
 
+// A send request, with all that it points at.
+struct Kept {
+  explicit Kept(const ibv_send_wr& request)
+      : own(request), pieces(request.sg_list, request.sg_list + request.num_sge) {
+    if ((request.send_flags & IBV_SEND_INLINE) == 0) return;
+    for (const ibv_sge& piece : pieces) {
+      const auto* at = reinterpret_cast<const std::byte*>(piece.addr);
+      bytes.emplace_back(at, at + piece.length);
+    }
+  }
+  int post(const Context& context, ibv_qp* qp) {
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      pieces[i].addr = reinterpret_cast<std::uintptr_t>(bytes[i].data());
+    own.sg_list = pieces.data();
+    ibv_send_wr* bad = nullptr;
+    return context.real_ops.post_send(qp, &own, &bad);
+  }
+  ibv_send_wr own;
+  std::vector<ibv_sge> pieces;
+  std::vector<std::vector<std::byte>> bytes;  // inline, of each piece
+};
+
 struct Pair {
   ibv_qp* qp = nullptr;
   std::shared_ptr<Context> context;
@@ -26,6 +49,8 @@ struct Pair {
   std::uint32_t peer = 0;
   ibv_wc_status ends_as = IBV_WC_SUCCESS;  // what its first failure is to be
   bool has_ended = false;
+  int num_posts = 0;  // and those that are held, by who may post
+  std::vector<Kept> kept;
 };
 
 std::mutex pairs_lock;
@@ -117,16 +142,23 @@ int post_one(ibv_qp* qp, ibv_send_wr& request) {
   if (pair == nullptr) return find(qp->context)->real_ops.post_send(qp, &request, &bad);
   Device& device = *pair->context->device;
   if (const int error = device.enter("ibv_post_send"); error != 0 && error != EIO) return error;
-  int vanishes_after;
+  int vanishes_after, holds_posts;
   {
     std::lock_guard lock(device.lock);
     if (request.num_sge > device.described.limit("max_sge", INT32_MAX)) return EINVAL;
     vanishes_after = device.described.vanishes_after;
+    holds_posts = device.described.holds_posts;
   }
   if (vanishes_after >= 0 && device.num_calls("ibv_post_send") > vanishes_after) device.vanish();
   const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
   if (is_inline && length_of(request) > pair->inline_bytes) return EINVAL;
   if (is_atomic(request) && !has_atomics(*pair->context)) return EINVAL;
+  if (pair->num_posts++ < holds_posts) {
+    pair->kept.emplace_back(request);
+    return 0;
+  }
+  for (Kept& kept : std::exchange(pair->kept, {}))
+    if (const int error = kept.post(*pair->context, qp); error != 0) return error;
   ibv_send_wr own = request;
   std::vector<ibv_sge> pieces;
   if (!is_inline && is_lost(*pair, request)) {

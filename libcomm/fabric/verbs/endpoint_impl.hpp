@@ -87,6 +87,7 @@ struct VerbsLink : Link {
   std::uint32_t id = 0;  // in the table
   rdma_cm_id* cm = nullptr;
   std::uint64_t deadline_ns = 0;  // until it is up, or has ended
+  std::uint64_t spoke_ns = 0;     // where the asker speaks first: when last, without an answer yet
   bool is_ending = false;         // its queue pair is in the error state
   Code why = Code::peer_lost;
   std::vector<std::byte> hello;
@@ -223,6 +224,8 @@ class VerbsEndpoint final : public Endpoint {
   void look_at_asked(VerbsLink& link);
   void on_established(VerbsLink& link, Bytes data, Events& events);
   void speak_first(VerbsLink& link);
+  void ask_whether_heard(VerbsLink& link);
+  void on_heard(VerbsLink& link, Events& events);
   void take_down(VerbsLink& link, std::string_view why);
   void take_down(VerbsLink& link, const Status& why);
   void put_in_error_state(VerbsLink& link);

@@ -3,10 +3,14 @@
 // open() resolves the address and the route, asks with the hello, and brings the queue pair up with
 // the answer; the peer's side brings its own up before it answers, and may send once it is notified
 // that the answer has come. The queue pair is this file's, not librdmacm's, as its timeouts follow
-// Settings::patience_ns(). Over iWARP the kernel brings both up, and the peer's side may send once
-// the first message has come, which is sent for that. A link ends in two steps: its queue pair goes
-// into the error state, in which the device gives everything back that was posted, and is destroyed
-// once all of that has come.
+// Settings::patience_ns(). A link ends in two steps: its queue pair goes into the error state, in
+// which the device gives everything back that was posted, and is destroyed once all of that has
+// come.
+//
+// Over iWARP the kernel brings both queue pairs up, and the peer's side may send once the first
+// message has come, which is sent for that. A read behind it shows that it has, and only then the
+// link is up: Linux's siw_accept answers before it listens to what comes, and what comes in between
+// lies there until something else comes. So the read is repeated.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -31,6 +35,7 @@ constexpr std::uint8_t kWaitWhileFull = 20;  // 10 ms
 constexpr int kResolveMs = 2000;
 constexpr std::uint64_t kDrainNs = 20'000'000;    // in a close()
 constexpr std::uint64_t kEndingNs = 200'000'000;  // until a queue pair goes without an answer
+constexpr std::uint64_t kSpeakAgainNs = 100'000'000;
 constexpr std::uint32_t kStillChecks = 8;
 constexpr std::uint32_t kIdBits =
     20;  // of a link's index; the other bits distinguish its successive users
@@ -291,8 +296,8 @@ void VerbsEndpoint::on_answer(VerbsLink& link, Bytes data, Events& events) {
   if (Status status = bring_up(link, theirs); !status) return take_down(link, status);
   if (!transport_.connects_queue_pairs && rdma_establish(link.cm) != 0)
     return take_down(link, failed("rdma_establish"));
+  if (transport_.asker_speaks_first) return speak_first(link);
   become_up(link);
-  if (transport_.asker_speaks_first) speak_first(link);
   events.on_up(link);
 }
 
@@ -300,7 +305,7 @@ void VerbsEndpoint::on_established(VerbsLink& link, Bytes data, Events& events) 
   bool is_asking;
   {
     std::lock_guard lock(link.lock);
-    is_asking = link.state == VerbsLink::State::asking;
+    is_asking = link.state == VerbsLink::State::asking && link.spoke_ns == 0;
   }
   if (is_asking) return on_answer(link, data, events);
   if (!transport_.asker_speaks_first) become_up(link);
@@ -310,8 +315,27 @@ void VerbsEndpoint::on_established(VerbsLink& link, Bytes data, Events& events) 
 void VerbsEndpoint::speak_first(VerbsLink& link) {
   if (sizeof(Head) > max_inline_ && !need_ring(link))
     return take_down(link, "no memory to speak first");
+  {
+    std::lock_guard lock(link.lock);
+    if (send(link, kCredit, {}, {}) != Code::ok) return;  // a failure takes the link down
+  }
+  ask_whether_heard(link);
+}
+
+// A completion of such a read ends it.
+void VerbsEndpoint::ask_whether_heard(VerbsLink& link) {
+  link.spoke_ns = now_ns();
   std::lock_guard lock(link.lock);
-  [[maybe_unused]] const Code code = send(link, kCredit, {}, {});  // a failure takes the link down
+  if (link.room() < link.least.request) return;  // so many are under way
+  ibv_send_wr request;
+  prepare_probe(link, request);
+  [[maybe_unused]] const Code code = post(link, request, {}, true);
+}
+
+void VerbsEndpoint::on_heard(VerbsLink& link, Events& events) {
+  link.spoke_ns = 0;
+  become_up(link);
+  events.on_up(link);
 }
 
 void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
@@ -426,7 +450,10 @@ void VerbsEndpoint::check_attempts() {
     VerbsLink* link = find(making_[i]);
     if (link == nullptr) continue;
     look_at_asked(*link);
-    if (now > link->deadline_ns) take_down(*link, "no answer in time");
+    if (now > link->deadline_ns)
+      take_down(*link, "no answer in time");
+    else if (link->spoke_ns != 0 && !link->is_ending && now > link->spoke_ns + kSpeakAgainNs)
+      ask_whether_heard(*link);
   }
 }
 

@@ -409,6 +409,8 @@ void VerbsEndpoint::on_completion(const ibv_wc& completion, Events& events) {
   }
   if (completion.status != IBV_WC_SUCCESS && !link->is_ending)
     take_down(*link, ibv_wc_status_str(completion.status));
+  if (link->spoke_ns != 0 && !link->is_ending) [[unlikely]]
+    return on_heard(*link, events);  // there are no requests yet
   completed.report();
 }
 
@@ -431,6 +433,10 @@ void VerbsEndpoint::on_received(const ibv_wc& completion, Events& events) {
   const std::byte* bytes = received_into_[index].data;
   Head head;
   if (link.is_ending) return post_receive(index);
+  if (link.spoke_ns != 0) [[unlikely]] {
+    on_heard(link, events);
+    if (find(id) != &link) return post_receive(index);  // closed by the client
+  }
   const bool is_write = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
   if (link.expected == 0 || (!is_write && !read_head(bytes, completion.byte_len, head))) {
     link.why = Code::corrupt;

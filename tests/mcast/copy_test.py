@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """weft-copy to several "hosts" of this machine: trees arrive as they are, what is there is left out,
-hosts that fail or die are named and stop no other, nothing leaves the folder."""
+hosts that fail or die are named and stop no other, nothing leaves the folder: copy_test.py WEFT_COPY
+[FABRIC]."""
 import os
 import random
 import signal
@@ -12,7 +13,8 @@ import time
 
 COPY = sys.argv[1]
 # The host's name is only a variable of the receiver.
-ENVIRONMENT = dict(os.environ, WEFT_LAUNCH="env COPY_TEST_HOST={host}", WEFT_FABRIC="shm")
+ENVIRONMENT = dict(os.environ, WEFT_LAUNCH="env COPY_TEST_HOST={host}",
+                   WEFT_FABRIC=(sys.argv[2:] or ["shm"])[0])
 
 
 def copy(paths, targets, *more, data=None, expect=0):

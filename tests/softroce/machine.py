@@ -24,8 +24,10 @@ MODULES = [
     'ib_uverbs', 'rdma_ucm', 'ib_umad',
     'sch_netem', 'sch_tbf', 'sch_prio', 'sch_htb', 'sch_ingress', 'cls_u32', 'act_gact',
 ]
-# And their modules, behind the checksum without which they do not load.
-DEVICES = {'rxe': ['crc32_generic', 'rdma_rxe'], 'siw': ['crc32c_generic', 'siw']}
+# And their modules, behind the checksum without which they do not load. Guests with siw have rxe, too, for
+# jobs of both.
+RXE = ['crc32_generic', 'rdma_rxe']
+DEVICES = {'rxe': RXE, 'siw': ['crc32c_generic', 'siw', *RXE]}
 
 
 class Missing(Exception):

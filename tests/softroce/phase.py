@@ -145,20 +145,21 @@ class Phase:
             [os.path.join(HERE, 'programs'), '--build', self.folder, '--stage', self.stage,
              '--device', device, *(['--hosts', names] if hosts > 1 else []), '--filter', pattern])
 
-    def faults(self, fabric, pattern=''):
+    def faults(self, fabric, pattern='', device='rxe'):
         return Step(
-            f'faults over {fabric}', 1200,
+            f'faults over {OVER[device] or fabric}', 1200,
             [os.path.join(HERE, 'faults'), '--stage', self.stage, '--programs',
              os.path.join(self.folder, 'mpi-tests'), '--probe',
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
-             '--filter', pattern])
+             '--device', device, '--filter', pattern])
 
-    def node_faults(self, devices=1):
-        title = 'faults between Nodes over verbs'
+    def node_faults(self, devices=1, device='rxe'):
+        title = f'faults between Nodes over {OVER[device] or "verbs"}'
         return Step(
             title if devices == 1 else f'{title} with {devices} devices', 500,
             [os.path.join(HERE, 'node_faults'), '--probe',
-             os.path.join(self.folder, 'tests/softroce/node_fault'), '--devices', str(devices)])
+             os.path.join(self.folder, 'tests/softroce/node_fault'), '--device', device,
+             '--devices', str(devices)])
 
     def speed(self):
         missing = [name for name in ('ib_write_lat', 'ib_read_bw', 'ib_send_bw')

@@ -72,8 +72,8 @@ WEFT_SETTING(verbs_cache_bytes, "VERBS_CACHE_BYTES", "1G", bytes, expert,
 WEFT_SETTING(verbs_atomics, "VERBS_ATOMICS", "auto", choice, expert,
              "auto|device|owner: how cas and fetch_add of ranks of other hosts on this process's "
              "memory are done; auto: by its RDMA device, if that is atomic with processors too; "
-             "device: always by it, for words that only ranks of other hosts change; owner: by "
-             "this process")
+             "device: always by it, for words that only ranks of other hosts change (also over "
+             "libfabric's cxi); owner: by this process")
 WEFT_SETTING(ring_min_bytes, "RING_MIN_BYTES", "64K", bytes, expert,
              "a lane's ring at its first message")
 WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,

@@ -18,6 +18,8 @@ namespace weft::fabric::testing {
 struct FabricRow {
   std::string name;
   std::function<std::unique_ptr<Endpoint>()> make;
+  // Why it is not known to refuse accesses; null: it does.
+  const char* refuses_nothing = nullptr;
 };
 std::vector<FabricRow> fabrics();
 
@@ -93,7 +95,7 @@ inline Bytes bytes_of(std::string_view text) {
 
 // Two endpoints of a fabric with a link between them.
 struct Pair {
-  explicit Pair(const FabricRow& row) : a(row), b(row) {}
+  explicit Pair(const FabricRow& of) : row(of), a(of), b(of) {}
 
   template <class F>
   bool poll_until(F&& done) {
@@ -129,6 +131,15 @@ struct Pair {
     return poll_until([&] { return request.times > 0; }) ? request.code : Code::timed_out;
   }
 
+  // The result of a call that posts, once there is room.
+  template <class F>
+  Code post(F&& call) {
+    Code code = Code::again;
+    poll_until([&] { return (code = call()) != Code::again; });
+    return code;
+  }
+
+  const FabricRow& row;
   Side a, b;
 };
 

@@ -1,5 +1,5 @@
 // The fabrics of the conformance suite: a row each. WEFT_TEST_FABRIC=verbs: that alone, which must
-// be there; otherwise it is tested where there is a device.
+// be there; otherwise it is tested where there is a device. WEFT_TEST_FABRIC=ofi likewise.
 #include <cstdlib>
 #include <iostream>
 
@@ -8,6 +8,7 @@
 #include "tests/support/loopback/loopback.hpp"
 #ifdef WEFT_HAVE_OFI
 #include "fabric/ofi/messages.hpp"
+#include "tests/support/native_ofi.hpp"
 #endif
 #ifdef WEFT_HAVE_VERBS
 #include "fabric/verbs/endpoint.hpp"
@@ -49,6 +50,22 @@ bool has_device() {
 }
 #endif
 
+#ifdef WEFT_HAVE_OFI
+// WEFT_TEST_FABRIC=ofi: over the provider of WEFT_OFI_PROVIDER alone, as it is.
+FabricRow ofi_of_this_machine() {
+  const char* provider = std::getenv("WEFT_OFI_PROVIDER");
+  return {"ofi", [provider] {
+            Settings settings;
+            std::unique_ptr<Endpoint> endpoint;
+            if (provider != nullptr) REQUIRE(settings.set("OFI_PROVIDER", provider).ok());
+            const Status status = ofi::make_endpoint(settings, endpoint);
+            INFO(status.text());
+            REQUIRE(status.ok());
+            return endpoint;
+          }};
+}
+#endif
+
 std::vector<FabricRow> make_rows() {
   const char* only = std::getenv("WEFT_TEST_FABRIC");
   if (only != nullptr && std::string(only) == "verbs") {
@@ -58,6 +75,9 @@ std::vector<FabricRow> make_rows() {
     FAIL("this build has no verbs");
 #endif
   }
+#ifdef WEFT_HAVE_OFI
+  if (only != nullptr && std::string(only) == "ofi") return {ofi_of_this_machine()};
+#endif
   std::vector<FabricRow> rows = {
       {"loopback", [] { return loopback::make_endpoint(); }},
       {"loopback, messages only", loopback_that_only_sends},
@@ -69,6 +89,17 @@ std::vector<FabricRow> make_rows() {
   };
 #ifdef WEFT_HAVE_VERBS
   if (has_device()) rows.push_back({"verbs", verbs_of_this_machine});
+#endif
+#ifdef WEFT_HAVE_OFI
+  for (const std::string& provider : weft::testing::kNativeProviders) {
+    if (!weft::testing::has_ofi_provider(provider)) {
+      std::cout << "skipped: ofi: libfabric has no " << provider << '\n';
+      continue;
+    }
+    rows.push_back(
+        {"ofi, by " + provider, [provider] { return weft::testing::make_ofi(provider, true); }});
+    if (provider == "shm") rows.back().refuses_nothing = "libfabric's shm looks at no key";
+  }
 #endif
   return rows;
 }

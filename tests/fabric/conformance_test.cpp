@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <iostream>
 #include <random>
 
 #include "tests/fabric/conformance.hpp"
@@ -147,8 +148,9 @@ TEST_CASE("put, get and atomics reach registered memory, and a message comes aft
       pair.b.at_message = [&] {
         seen = memory[1] == 1 && memory.back() == source[memory.size() - 2];
       };
-      REQUIRE(pair.a.endpoint->put(*here, source.data(), bytes, registration.key, 8, put) ==
-              Code::ok);
+      REQUIRE(pair.post([&] {
+        return pair.a.endpoint->put(*here, source.data(), bytes, registration.key, 8, put);
+      }) == Code::ok);
       REQUIRE(pair.a.endpoint->message(*here, bytes_of("it is there"), {}) == Code::ok);
       CHECK(pair.wait(put) == Code::ok);
       REQUIRE(pair.poll_until([&] { return pair.b.messages.size() == 1; }));
@@ -158,16 +160,19 @@ TEST_CASE("put, get and atomics reach registered memory, and a message comes aft
             Code::unsupported);
     }
     if (limits.gets) {
-      REQUIRE(pair.a.endpoint->get(*here, copy.data(), bytes + 8, registration.key, 0, get) ==
-              Code::ok);
+      REQUIRE(pair.post([&] {
+        return pair.a.endpoint->get(*here, copy.data(), bytes + 8, registration.key, 0, get);
+      }) == Code::ok);
       CHECK(pair.wait(get) == Code::ok);
       CHECK(copy == memory);
     }
     if (limits.atomics) {
       memory[5] = 40;
       std::uint64_t previous = 0;
-      REQUIRE(pair.a.endpoint->atomic(*here, Atomic::fetch_add, registration.key, 40, 2, 0,
-                                      previous, add) == Code::ok);
+      REQUIRE(pair.post([&] {
+        return pair.a.endpoint->atomic(*here, Atomic::fetch_add, registration.key, 40, 2, 0,
+                                       previous, add);
+      }) == Code::ok);
       CHECK(pair.wait(add) == Code::ok);
       CHECK(previous == 40);
       REQUIRE(pair.a.endpoint->atomic(*here, Atomic::compare_swap, registration.key, 40, 7, 42,
@@ -178,6 +183,49 @@ TEST_CASE("put, get and atomics reach registered memory, and a message comes aft
     }
     CHECK(put.times + get.times + add.times + swap.times ==
           int(limits.puts) + int(limits.gets) + 2 * int(limits.atomics));
+    pair.b.endpoint->deregister(registration);
+  });
+}
+
+TEST_CASE("each message finds the bytes of all puts before it") {
+  over_each([](Pair& pair) {
+    if (!pair.a.endpoint->limits().puts) return;
+    constexpr std::size_t kRounds = 200, kSlot = 70'000;
+    Link& link = *pair.connect().first;
+    std::vector<std::byte> memory(4 * kSlot), source(4 * kSlot);
+    Registration registration;
+    REQUIRE(
+        pair.b.endpoint->register_memory(memory.data(), memory.size(), kWrite, registration).ok());
+    std::vector<Waiting> requests(kRounds);
+    std::mt19937 random(3);
+    std::vector<std::size_t> sizes(kRounds);
+    std::size_t num_seen = 0;
+    pair.b.at_message = [&] {
+      const std::size_t round = std::stoul(pair.b.messages.back());
+      const std::byte* const slot = &memory[round % 4 * kSlot];
+      num_seen += slot[0] == static_cast<std::byte>(round) &&
+                  slot[sizes[round] - 1] == static_cast<std::byte>(round);
+    };
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      // The slot is free once the message about it has been read.
+      if (round >= 4)
+        REQUIRE(pair.poll_until(
+            [&] { return pair.b.messages.size() > round - 4 && requests[round - 4].times > 0; }));
+      sizes[round] = round % 3 == 0 ? 8 : 1 + random() % kSlot;
+      std::byte* const from = &source[round % 4 * kSlot];
+      std::fill_n(from, sizes[round], static_cast<std::byte>(round));
+      REQUIRE(pair.post([&] {
+        return pair.a.endpoint->put(link, from, sizes[round], registration.key, round % 4 * kSlot,
+                                    requests[round]);
+      }) == Code::ok);
+      REQUIRE(pair.post([&] {
+        return pair.a.endpoint->message(link, bytes_of(std::to_string(round)), {});
+      }) == Code::ok);
+    }
+    CHECK(pair.poll_until([&] { return pair.b.messages.size() == kRounds; }));
+    CHECK(num_seen == kRounds);
+    CHECK(pair.poll_until([&] { return requests.back().times == 1; }));
+    for (const Waiting& request : requests) CHECK(request.times == 1);
     pair.b.endpoint->deregister(registration);
   });
 }
@@ -325,6 +373,10 @@ TEST_CASE("threads write from both ends of a link at once, beside messages") {
 
 TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn key: refused") {
   over_each([](Pair& pair) {
+    if (pair.row.refuses_nothing != nullptr) {
+      std::cout << "skipped: " << pair.row.name << ": " << pair.row.refuses_nothing << '\n';
+      return;
+    }
     const Limits& limits = pair.a.endpoint->limits();
     std::vector<std::byte> memory(4096), copy(4096);
     Registration readable;
@@ -335,7 +387,7 @@ TEST_CASE("beyond the memory, against the rights, under a forged or withdrawn ke
     auto refused = [&](auto&& post) {
       Waiting request;
       Link* link = pair.connect().first;
-      REQUIRE(post(*link, request) == Code::ok);
+      REQUIRE(pair.post([&] { return post(*link, request); }) == Code::ok);
       const Code code = pair.wait(request);
       CHECK((code == Code::bad_argument || code == Code::not_permitted || code == Code::peer_lost));
     };
@@ -374,8 +426,9 @@ TEST_CASE("close ends what is under way, once, and the other end goes down") {
     std::vector<Waiting> requests(8);
     if (limits.gets)
       for (Waiting& request : requests)
-        REQUIRE(pair.a.endpoint->get(*here, memory.data(), 8, registration.key, 8, request) ==
-                Code::ok);
+        REQUIRE(pair.post([&] {
+          return pair.a.endpoint->get(*here, memory.data(), 8, registration.key, 8, request);
+        }) == Code::ok);
     pair.a.close(here);
     for (const Waiting& request : requests) CHECK(request.times == (limits.gets ? 1 : 0));
     if (limits.breaks) {

@@ -21,6 +21,7 @@
 #include "lanes/fabrics.hpp"
 #include "lanes/lane.hpp"
 #include "lanes/linked/remote_lanes.hpp"
+#include "tests/support/native_ofi.hpp"
 #include "tests/support/wrong_board.hpp"
 
 // Of a rank's body, which runs beside Catch.
@@ -71,9 +72,7 @@ inline const char* const kProvider = getenv("WEFT_TEST_OFI_PROVIDER");
 inline const char* const kAtomics = getenv("WEFT_TEST_VERBS_ATOMICS");
 inline bool by_device() { return kAtomics != nullptr && std::string(kAtomics) == "device"; }
 // Such a provider ends the connection where an owner would only say no.
-inline bool by_provider() {
-  return !over_verbs() && kProvider != nullptr && !ofi::is_tcp(kProvider);
-}
+inline bool by_provider() { return weft::testing::kAllAreNative; }
 
 // Some come and go with libfabric's version.
 inline bool has_provider() {
@@ -86,7 +85,8 @@ inline bool has_provider() {
 inline Settings remote_settings(const char* timeout_ms = "30000") {
   Settings settings;
   REQUIRE(settings.set("FABRIC", fabric_name()).ok());
-  REQUIRE(settings.set("INTERFACE", "lo").ok());
+  if (kProvider == nullptr || std::string(kProvider) != "shm")
+    REQUIRE(settings.set("INTERFACE", "lo").ok());
   if (kProvider != nullptr) REQUIRE(settings.set("OFI_PROVIDER", kProvider).ok());
   if (kAtomics != nullptr) REQUIRE(settings.set("VERBS_ATOMICS", kAtomics).ok());
   REQUIRE(settings.set("PEER_TIMEOUT_MS", timeout_ms).ok());

@@ -21,6 +21,9 @@
 #include "base/wait.hpp"
 #include "two_nodes.hpp"
 #include "weft/job.hpp"
+#ifdef WEFT_HAVE_OFI
+#include "tests/support/native_ofi.hpp"
+#endif
 
 using namespace weft;
 using namespace weft::test;
@@ -43,15 +46,21 @@ const Way kHostWays[] = {
     {"ofi", "ofi", {}, false},           {"ofi, with threads", "ofi", {}, true},
 #endif
 };
+const Way kOfiWays[] = {
+    {"ofi", "ofi", {}, false},
+    {"ofi, with threads", "ofi", {}, true},
+};
 const Way kVerbsWays[] = {
     {"verbs", "verbs", {}, false},
     {"verbs, with threads", "verbs", {}, true},
 };
-// WEFT_FABRIC=verbs: that alone.
+// WEFT_FABRIC=verbs, or ofi: that alone.
 std::vector<Way> ways() {
   const char* only = std::getenv("WEFT_FABRIC");
   if (only != nullptr && std::string_view(only) == "verbs")
     return {std::begin(kVerbsWays), std::end(kVerbsWays)};
+  if (only != nullptr && std::string_view(only) == "ofi")
+    return {std::begin(kOfiWays), std::end(kOfiWays)};
   std::vector<Way> all(std::begin(kHostWays), std::end(kHostWays));
   all.insert(all.end(), std::begin(kLoopbackWays), std::end(kLoopbackWays));
   return all;

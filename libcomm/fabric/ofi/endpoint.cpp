@@ -30,18 +30,25 @@ Status failed(const char* what, int error) {
   return {Code::unsupported, fmt::format("libfabric's {} failed: {}", what, error_text(error))};
 }
 
-fi_info* make_hints(const std::string& provider) {
+// The length of addresses that are texts.
+constexpr std::size_t kTextAddressBytes = 128;
+
+fi_info* make_hints(const std::string& provider, std::uint64_t caps, std::uint64_t op_flags) {
   fi_info* hints = library().dupinfo(nullptr);
   if (hints == nullptr) return nullptr;
-  hints->caps = FI_MSG | FI_RMA;
+  hints->caps = caps;
+  // Each request that ends with a completion has room for it.
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup(provider.c_str());
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   // We have a lock of our own, so the provider needs none.
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->tx_attr->op_flags = op_flags;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   // Credit bounds the requests under way; the default of 2048 only costs memory.
@@ -50,17 +57,29 @@ fi_info* make_hints(const std::string& provider) {
   return hints;
 }
 
+int get_offers(const std::string& provider, std::uint64_t caps, std::uint64_t op_flags,
+               fi_info*& list) {
+  fi_info* hints = make_hints(provider, caps, op_flags);
+  if (hints == nullptr) return -FI_ENOMEM;
+  // From 1.18 on efa does RDMA by every device that can; nothing else differs for Weft.
+  const bool is_newer = FI_VERSION_GE(library().version(), FI_VERSION(1, 18));
+  const std::uint32_t version = is_newer ? FI_VERSION(1, 18) : FI_VERSION(1, 15);
+  int error = library().getinfo(version, nullptr, nullptr, 0, hints, &list);
+  library().freeinfo(hints);
+  if (error == 0 && list == nullptr) error = -FI_ENODATA;
+  return error;
+}
+
 // The offers of libfabric for the first of these providers (separated by commas) that is there.
 int find_provider(const std::string& providers, fi_info*& list) {
   int error = -FI_ENODATA;
   std::size_t start = 0;
   for (std::size_t end = 0; end != std::string::npos; start = end + 1) {
     end = providers.find(',', start);
-    fi_info* hints = make_hints(providers.substr(start, end - start));
-    if (hints == nullptr) return -FI_ENOMEM;
-    error = library().getinfo(FI_VERSION(1, 15), nullptr, nullptr, 0, hints, &list);
-    library().freeinfo(hints);
-    if (error == 0 && list != nullptr) return 0;
+    const std::string provider = providers.substr(start, end - start);
+    error = get_offers(provider, FI_MSG | FI_RMA, 0, list);
+    if (error != 0) error = get_offers(provider, FI_MSG, 0, list);
+    if (error == 0) return 0;
   }
   return error;
 }
@@ -87,6 +106,25 @@ Offers::~Offers() {
   if (list_ != nullptr) library().freeinfo(list_);
 }
 
+// Returns true if the provider says when a put has arrived. The offers are then those with atomics,
+// if these are wanted and there.
+bool Offers::confirm_one_sided(const Settings& settings) {
+  const std::string name = list_->fabric_attr->prov_name;
+  const Provider& provider = provider_of(name);
+  if (!wants_one_sided(provider) || (list_->caps & FI_RMA) == 0) return false;
+  const std::uint64_t flags = provider.is_delivered ? 0 : FI_DELIVERY_COMPLETE;
+  fi_info* list = nullptr;
+  int error = -FI_ENODATA;
+  if (wants_atomics(provider, settings))
+    error = get_offers(name, FI_MSG | FI_RMA | FI_ATOMIC, flags, list);
+  if (error != 0) error = get_offers(name, FI_MSG | FI_RMA, flags, list);
+  if (error != 0) return false;
+  library().freeinfo(std::exchange(list_, list));
+  // Only puts ask for it.
+  for (fi_info* info = list_; info != nullptr; info = info->next) info->tx_attr->op_flags &= ~flags;
+  return true;
+}
+
 Status Offers::find(const Settings& settings) {
   const Library* library = nullptr;
   if (Status status = load(library); !status) return status;
@@ -96,6 +134,7 @@ Status Offers::find(const Settings& settings) {
                                            "needs: {} (fi_info -l lists what there is; "
                                            "WEFT_OFI_PROVIDER chooses)",
                                            provider, error_text(error))};
+  const bool is_confirmed = confirm_one_sided(settings);
   const std::string route = fabric::default_route(false), route_v6 = fabric::default_route(true);
   std::vector<const fi_info*> infos;
   for (const fi_info* info = list_; info != nullptr; info = info->next) {
@@ -117,6 +156,7 @@ Status Offers::find(const Settings& settings) {
       !status)
     return status;
   info_ = infos[chosen];
+  one_sided_ = choose_one_sided(*info_, settings, is_confirmed);
   std::rotate(interfaces_.begin(), interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen),
               interfaces_.begin() + static_cast<std::ptrdiff_t>(chosen) + 1);
   return {};
@@ -132,6 +172,9 @@ std::string describe(const Settings& settings) {
   if (all.size() > 1)
     text += fmt::format(" (WEFT_INTERFACE chooses; there are also {})",
                         fabric::list_text({all.begin() + 1, all.end()}));
+  const OneSided& one_sided = offers.one_sided();
+  text += fmt::format("; puts and gets: {} ({})", one_sided.puts ? "the provider's" : "by messages",
+                      one_sided.why);
   return text + "\n";
 }
 
@@ -140,6 +183,7 @@ Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpo
   if (Status status = offers.find(settings); !status) return status;
   std::unique_ptr<Endpoint> opened(new Endpoint);
   opened->interface_ = offers.interfaces().front();
+  opened->one_sided_ = offers.one_sided();
   opened->info_ = library().dupinfo(&offers.info());
   if (opened->info_ == nullptr) return Code::no_memory;
   // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as
@@ -206,6 +250,8 @@ Status Endpoint::open_ep(fid_ep*& ep, std::string& address) {
   address.resize(length);
   error = fi_getname(&ep->fid, address.data(), &length);
   if (error != 0) return failed("fi_getname", error);
+  if (info_->addr_format == FI_ADDR_STR && length < kTextAddressBytes)
+    address.resize(kTextAddressBytes);
   fabric::keep_listener(ep, address);
   return {};
 }

@@ -14,6 +14,7 @@
 
 #include "base/settings.hpp"
 #include "fabric/interfaces.hpp"
+#include "fabric/ofi/providers.hpp"
 #include "weft/status.hpp"
 
 namespace weft::ofi {
@@ -32,11 +33,15 @@ class Offers {
   const fi_info& info() const noexcept { return *info_; }  // the chosen one
   // The chosen one first.
   const std::vector<fabric::Interface>& interfaces() const noexcept { return interfaces_; }
+  const OneSided& one_sided() const noexcept { return one_sided_; }
 
  private:
+  bool confirm_one_sided(const Settings& settings);
+
   fi_info* list_ = nullptr;
   const fi_info* info_ = nullptr;
   std::vector<fabric::Interface> interfaces_;
+  OneSided one_sided_;
 };
 
 // For weft-info: the offers of libfabric on this machine, and the one that these settings choose.
@@ -59,7 +64,8 @@ class Endpoint {
   fid_domain* domain() const noexcept { return domain_; }
   const fi_info& info() const noexcept { return *info_; }
   const fabric::Interface& interface() const noexcept { return interface_; }
-  // Bytes, as the provider's.
+  const OneSided& one_sided() const noexcept { return one_sided_; }
+  // Bytes, as the provider's; texts are filled up with zeros to one length.
   const std::string& address() const noexcept { return address_; }
   int wait_fd() const noexcept { return wait_fd_; }
   // False: there is something to read already.
@@ -79,6 +85,7 @@ class Endpoint {
 
   fi_info* info_ = nullptr;
   fabric::Interface interface_;
+  OneSided one_sided_;
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   fid_av* av_ = nullptr;

@@ -21,6 +21,9 @@ namespace {
   // Read when the libraries of two providers are loaded: no signal handlers, no files with traces.
   setenv("HFI_NO_BACKTRACE", "1", 0);
   setenv("IPATH_NO_BACKTRACE", "1", 0);
+  // Read by cxi: a key of memory that was deregistered is of no more use to anybody.
+  setenv("FI_CXI_MR_MATCH_EVENTS", "1", 0);
+  setenv("FI_CXI_OPTIMIZED_MRS", "0", 0);
   return true;
 }();
 
@@ -43,6 +46,7 @@ struct Loaded {
     find("fi_dupinfo", library.dupinfo);
     find("fi_fabric", library.fabric);
     find("fi_strerror", library.strerror);
+    find("fi_version", library.version);
   }
 };
 

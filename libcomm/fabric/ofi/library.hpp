@@ -1,7 +1,7 @@
 #pragma once
 // Library: libfabric, loaded when it is first needed. Linked in the usual manner it would come with
 // every program, and with it its providers' libraries, some of which install signal handlers when
-// they are loaded. Everything but these five functions is inline in its headers. Any thread.
+// they are loaded. Everything but these six functions is inline in its headers. Any thread.
 #include <rdma/fabric.h>
 
 #include "weft/status.hpp"
@@ -14,6 +14,7 @@ struct Library {
   decltype(&::fi_dupinfo) dupinfo = nullptr;
   decltype(&::fi_fabric) fabric = nullptr;
   decltype(&::fi_strerror) strerror = nullptr;
+  decltype(&::fi_version) version = nullptr;
 };
 
 // Loads it. unsupported, with the loader's message. It stays loaded.

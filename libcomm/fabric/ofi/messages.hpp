@@ -1,7 +1,7 @@
 #pragma once
 // The fabric "ofi" of fabric/endpoint.hpp, over libfabric's reliable datagram endpoints (TCP, EFA
-// and others). Gets are the provider's where it is not TCP; puts and atomics go by target-side
-// emulation.
+// and others). Puts and gets are the provider's where a device does them (providers.hpp), else they
+// go by target-side emulation.
 //
 // Links are identified by a random token that each side chooses and the other sends along, as any
 // process that reaches the endpoint can send to it.

@@ -1,0 +1,58 @@
+#pragma once
+// Endpoints of the fabric ofi whose provider does puts, gets and atomics by itself, also where Weft
+// would not let it.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/settings.hpp"
+#include "fabric/endpoint.hpp"
+#include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/messages.hpp"
+
+namespace weft::testing {
+
+// Those that a machine without devices may have. WEFT_TEST_OFI_PROVIDER: that alone.
+inline const std::vector<std::string> kNativeProviders = [] {
+  const char* only = std::getenv("WEFT_TEST_OFI_PROVIDER");
+  if (only != nullptr) return std::vector<std::string>{only};
+  return std::vector<std::string>{"shm", "tcp;ofi_rxm", "sockets"};
+}();
+
+// Of all that, this and verbs need no processor of the owner's.
+inline bool is_without_owner(const std::string& provider) {
+  return provider == "shm" || provider.starts_with("verbs");
+}
+
+// WEFT_TEST_OFI_NATIVE in the environment: all endpoints of this process are such.
+[[maybe_unused]] inline const bool kAllAreNative = [] {
+  const bool are = std::getenv("WEFT_TEST_OFI_NATIVE") != nullptr;
+  if (are) weft::ofi::force_one_sided(true);
+  return are;
+}();
+
+inline Settings ofi_settings(const std::string& provider) {
+  Settings settings;
+  REQUIRE(settings.set("OFI_PROVIDER", provider).ok());
+  if (!is_without_owner(provider)) REQUIRE(settings.set("INTERFACE", "lo").ok());
+  return settings;
+}
+
+inline bool has_ofi_provider(const std::string& provider) {
+  weft::ofi::Offers offers;
+  return offers.find(ofi_settings(provider)).ok();
+}
+
+inline std::unique_ptr<fabric::Endpoint> make_ofi(const std::string& provider, bool is_native) {
+  std::unique_ptr<fabric::Endpoint> endpoint;
+  weft::ofi::force_one_sided(is_native);
+  const Status status = fabric::ofi::make_endpoint(ofi_settings(provider), endpoint);
+  weft::ofi::force_one_sided(kAllAreNative);
+  INFO(provider << ": " << status.text());
+  REQUIRE(status.ok());
+  return endpoint;
+}
+
+}  // namespace weft::testing

@@ -96,6 +96,11 @@ inline Bytes bytes_of(std::string_view text) {
 // Two endpoints of a fabric with a link between them.
 struct Pair {
   explicit Pair(const FabricRow& of) : row(of), a(of), b(of) {}
+  // libfabric's shm writes to a peer of the same process where that was, even if it has ended.
+  ~Pair() {
+    for (Side* side : {&a, &b})
+      while (!side->links.empty()) side->close(side->links.back());
+  }
 
   template <class F>
   bool poll_until(F&& done) {

@@ -1,5 +1,6 @@
 // Puts, gets and atomics by libfabric's providers: when links end under them, and whose processor
 // they need.
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -79,14 +80,12 @@ struct Owned {
 struct OtherProcess {
   explicit OtherProcess(const std::string& provider)
       : process({"/proc/self/exe", "an owner in a process of its own"},
-                {{"WEFT_TEST_OWNER", provider}}) {
-    REQUIRE(process.wait_for_lines(2));
-    const std::size_t end = process.out().find('\n');
-    address = bytes_of_hex(process.out().substr(0, end));
-    const std::string text =
-        bytes_of_hex(process.out().substr(end + 1, process.out().find('\n', end + 1) - end - 1));
-    REQUIRE(text.size() == sizeof key);
-    std::memcpy(&key, text.data(), sizeof key);
+                {{"OFI_OWNER_OF_TEST", provider}}) {
+    const std::string text = weft::testing::line_of(process, "owner: ");
+    address = bytes_of_hex(text.substr(0, text.find(' ')));
+    const std::string bytes = bytes_of_hex(text.substr(text.find(' ') + 1));
+    REQUIRE(bytes.size() == sizeof key);
+    std::memcpy(&key, bytes.data(), sizeof key);
   }
   static std::string bytes_of_hex(const std::string& text) {
     std::string bytes;
@@ -118,7 +117,7 @@ constexpr std::uint64_t kMs = 1'000'000;
 }  // namespace
 
 TEST_CASE("an owner in a process of its own", "[.]") {
-  const char* provider = std::getenv("WEFT_TEST_OWNER");
+  const char* provider = std::getenv("OFI_OWNER_OF_TEST");
   REQUIRE(provider != nullptr);
   Side side({"", [&] { return make_ofi(provider, true); }});
   std::vector<std::uint64_t> memory(kOwnedBytes / 8);
@@ -127,15 +126,16 @@ TEST_CASE("an owner in a process of its own", "[.]") {
   REQUIRE(side.endpoint
               ->register_memory(memory.data(), kOwnedBytes, kRead | kWrite | kAtomic, registration)
               .ok());
-  const auto print = [](const void* data, std::size_t bytes) {
+  const auto hex = [](const void* data, std::size_t bytes) {
+    std::string text;
     for (std::size_t i = 0; i < bytes; ++i)
-      std::printf("%02x", static_cast<const unsigned char*>(data)[i]);
-    std::printf("\n");
-    std::fflush(stdout);
+      text += fmt::format("{:02x}", static_cast<const unsigned char*>(data)[i]);
+    return text;
   };
   const std::string address = side.endpoint->address();
-  print(address.data(), address.size());
-  print(&registration.key, sizeof registration.key);
+  std::printf("owner: %s %s\n", hex(address.data(), address.size()).c_str(),
+              hex(&registration.key, sizeof registration.key).c_str());
+  std::fflush(stdout);
   poll_for(side, 120'000 * kMs, [] { return ::getppid() == 1; });
 }
 

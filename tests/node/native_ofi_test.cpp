@@ -84,12 +84,11 @@ struct User {
 }  // namespace
 
 TEST_CASE("a Node in a process of its own", "[.]") {
-  const char* provider = std::getenv("WEFT_TEST_OWNER");
+  const char* provider = std::getenv("OFI_OWNER_OF_TEST");
   REQUIRE(provider != nullptr);
   Owner owner(provider);
-  std::printf("%s\n", owner.address.c_str());
-  for (std::size_t i = 0; i < sizeof owner.key; ++i)
-    std::printf("%02x", reinterpret_cast<const unsigned char*>(&owner.key)[i]);
+  std::printf("owner: %s ", owner.address.c_str());
+  for (const unsigned byte : owner.key.bytes) std::printf("%02x", byte);
   std::printf("\n");
   std::fflush(stdout);
   for (const std::uint64_t limit = now_ns() + 120'000 * kMs; now_ns() < limit && ::getppid() != 1;)
@@ -107,16 +106,14 @@ TEST_CASE(
     }
     INFO("by " << provider);
     Process other({"/proc/self/exe", "a Node in a process of its own"},
-                  {{"WEFT_TEST_OWNER", provider}, {"WEFT_TEST_OFI_NATIVE", "1"}});
-    REQUIRE(other.wait_for_lines(2));
-    const std::size_t end = other.out().find('\n');
-    const std::string hex = other.out().substr(end + 1);
+                  {{"OFI_OWNER_OF_TEST", provider}, {"OFI_NATIVE_IN_TEST", "1"}});
+    const std::string text = weft::testing::line_of(other, "owner: ");
+    const std::string hex = text.substr(text.rfind(' ') + 1);
     MemoryKey key;
-    REQUIRE(hex.size() > 2 * sizeof key);
-    for (std::size_t i = 0; i < sizeof key; ++i)
-      reinterpret_cast<unsigned char*>(&key)[i] =
-          static_cast<unsigned char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-    User user(provider, other.out().substr(0, end), key);
+    REQUIRE(hex.size() == 2 * key.bytes.size());
+    for (std::size_t i = 0; i < key.bytes.size(); ++i)
+      key.bytes[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+    User user(provider, text.substr(0, text.rfind(' ')), key);
     std::vector<std::uint64_t> words(kBytes / 8, 5), copy(words.size());
     Operation first, put, get;
     user.node.get(user.remote, 0, copy.data(), kBytes, first);

@@ -11,12 +11,13 @@
 #include "fabric/endpoint.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/messages.hpp"
+#include "tests/support/process.hpp"
 
 namespace weft::testing {
 
-// Those that a machine without devices may have. WEFT_TEST_OFI_PROVIDER: that alone.
+// Those that a machine without devices may have. OFI_PROVIDER_IN_TEST: that alone.
 inline const std::vector<std::string> kNativeProviders = [] {
-  const char* only = std::getenv("WEFT_TEST_OFI_PROVIDER");
+  const char* only = std::getenv("OFI_PROVIDER_IN_TEST");
   if (only != nullptr) return std::vector<std::string>{only};
   return std::vector<std::string>{"shm", "tcp;ofi_rxm", "sockets"};
 }();
@@ -26,9 +27,9 @@ inline bool is_without_owner(const std::string& provider) {
   return provider == "shm" || provider.starts_with("verbs");
 }
 
-// WEFT_TEST_OFI_NATIVE in the environment: all endpoints of this process are such.
+// OFI_NATIVE_IN_TEST in the environment: all endpoints of this process are such.
 [[maybe_unused]] inline const bool kAllAreNative = [] {
-  const bool are = std::getenv("WEFT_TEST_OFI_NATIVE") != nullptr;
+  const bool are = std::getenv("OFI_NATIVE_IN_TEST") != nullptr;
   if (are) weft::ofi::force_one_sided(true);
   return are;
 }();
@@ -53,6 +54,19 @@ inline std::unique_ptr<fabric::Endpoint> make_ofi(const std::string& provider, b
   INFO(provider << ": " << status.text());
   REQUIRE(status.ok());
   return endpoint;
+}
+
+// What a process that runs one of these tests prints behind this word, beside what Catch does.
+inline std::string line_of(Process& process, const std::string& word) {
+  for (int num_lines = 1; num_lines < 9; ++num_lines) {
+    REQUIRE(process.wait_for_lines(num_lines));
+    const std::size_t at = process.out().find(word);
+    const std::size_t end = process.out().find('\n', at);
+    if (at != std::string::npos && end != std::string::npos)
+      return process.out().substr(at + word.size(), end - at - word.size());
+  }
+  FAIL("no line with '" << word << "': " << process.out());
+  return {};
 }
 
 }  // namespace weft::testing

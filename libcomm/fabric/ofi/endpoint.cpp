@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "fabric/listeners.hpp"
 #include "fabric/ofi/library.hpp"
@@ -184,6 +185,10 @@ Status Endpoint::open(const Settings& settings, std::unique_ptr<Endpoint>& endpo
   std::unique_ptr<Endpoint> opened(new Endpoint);
   opened->interface_ = offers.interfaces().front();
   opened->one_sided_ = offers.one_sided();
+  const std::string_view provider = offers.info().fabric_attr->prov_name;
+  if (wants_one_sided(provider_of(provider)) && !offers.one_sided().puts)
+    log_line(LogLevel::warn, -1, "ofi: puts and gets over {} go by messages: {}", provider,
+             offers.one_sided().why);
   opened->info_ = library().dupinfo(&offers.info());
   if (opened->info_ == nullptr) return Code::no_memory;
   // Memory has the address that its owner knows it by, as with other fabrics: these endpoints do as

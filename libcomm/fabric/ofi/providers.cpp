@@ -27,12 +27,12 @@ constexpr Provider kProviders[] = {
     {.name = "shm",
      .is_delivered = true,
      .why = "it copies between processes without a look at the key; the fabric shm is for that"},
-    {.name = "tcp;ofi_rxm", .ends_with_endpoint = true, .why = "it does them by messages"},
-    {.name = "tcp", .why = "it does them by messages, and closes no connection to a single peer"},
-    {.name = "net", .why = "it does them by messages, and closes no connection to a single peer"},
-    {.name = "sockets", .why = "it does them by messages"},
-    {.name = "udp", .why = "it does them by messages"},
-    {.name = "psm", .why = "the owner's processor does them, by active messages"},
+    {.name = "tcp;ofi_rxm", .ends_with_endpoint = true, .why = "it sends messages for them"},
+    {.name = "tcp", .why = "it sends messages for them, and closes no connection to a single peer"},
+    {.name = "net", .why = "it sends messages for them, and closes no connection to a single peer"},
+    {.name = "sockets", .why = "it sends messages for them"},
+    {.name = "udp", .why = "it sends messages for them"},
+    {.name = "psm", .why = "the owner's processor does them"},
     {.name = "opx", .why = "the owner's processor takes part in them"},
 };
 constexpr Provider kUnknown{.name = "", .why = "Weft does not know how it does them"};

@@ -313,6 +313,31 @@ TEST_CASE("what ends with the endpoint for puts and gets ends once, and new link
   c.endpoint->deregister(registration);
 }
 
+TEST_CASE("a message does not leave before the puts before it are there") {
+  over_each([](const std::string& provider) {
+    const FabricRow row = row_of(provider);
+    Pair pair(row);
+    Owned owned(pair);
+    std::vector<std::byte> source(8), body(8000);
+    Waiting put, sent, later;
+    const auto message = [&](WorkRequest& request) {
+      return pair.a.endpoint->message_in_place(*owned.link, bytes_of("head"), body, request);
+    };
+    // Without a put it leaves while the owner does nothing.
+    REQUIRE(message(sent) == Code::ok);
+    poll_for(pair.a, 1'000 * kMs, [&] { return sent.times == 1; });
+    const bool leaves = sent.times == 1;
+    REQUIRE(owned.put(*owned.link, source.data(), source.size(), 0, put) == Code::ok);
+    REQUIRE(message(later) == Code::ok);
+    poll_for(pair.a, 100 * kMs, [&] { return put.times == 1; });
+    if (leaves && put.times == 0) CHECK(later.times == 0);
+    if (provider == "tcp;ofi_rxm") CHECK(leaves);
+    CHECK(pair.poll_until([&] { return pair.b.messages.size() == 2; }));
+    CHECK(put.times == 1);
+    CHECK(pair.poll_until([&] { return later.times == 1; }));
+  });
+}
+
 TEST_CASE("messages that wait for puts end with their link") {
   over_each([](const std::string& provider) {
     const FabricRow row = row_of(provider);

@@ -129,6 +129,8 @@ class Events {
   virtual void on_up(Link& link) = 0;
   // The link is of no more use, or could not be opened; all its requests have ended. The client
   // closes it, here or later. not_found: the peer's host says that nobody listens at its address.
+  // no_memory: other links have all the room for links that there is here, and one of them has to
+  // be closed first; again: so it is at the peer, whose client is told who wanted it.
   virtual void on_down(Link& link, Code why) = 0;
   // The bytes last until the call returns. Over shared memory a hostile peer may still change them:
   // copy before checking.

@@ -80,7 +80,11 @@ void Session::open_rail(Rail& rail, std::uint64_t now) {
   const std::size_t theirs = own % num_their_devices();
   fabric::Endpoint& over = *(*devices_)[own];
   fabric::Link* link = nullptr;
-  rail.is_wanted = false;
+  {
+    std::lock_guard lock(lock_);
+    rail.is_wanted = false;
+  }
+  if (transport_.is_crowded()) return back_off(rail, now);
   if (!open_over(over, own, theirs, rail.number, link)) return back_off(rail, now);
   link->client = &rail;
   transport_.note_used(over);
@@ -95,6 +99,7 @@ void Session::set_link(Rail& rail, fabric::Endpoint& over, fabric::Link* link, s
   rail.link = link;
   rail.theirs = theirs;
   rail.is_wanted = false;
+  rail.rest = Rail::Rest::no;
   rail.still_since_ns = now;
 }
 
@@ -112,7 +117,7 @@ void Session::drop_rail(Rail& rail) {
 
 bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, const LinkHello& hello) {
   if (state() == State::lost || devices_ == nullptr || hello.rail > kMaxDevices + kMaxThreadRails ||
-      hello.device >= num_their_devices())
+      hello.device >= num_their_devices() || transport_.is_crowded())
     return false;
   const std::uint64_t now = transport_.now_ns_;
   Rail* rail = nullptr;
@@ -150,6 +155,10 @@ void Session::on_rail_down(Rail& rail, Code why) {
   drop_rail(rail);
   if (why == Code::corrupt) return lose(why, "sends invalid data");
   back_off(rail, now_ns());
+  if (why == Code::no_memory || why == Code::again)
+    transport_.put_rails_off();
+  else
+    transport_.note_room(true);
   std::lock_guard lock(lock_);
   make_busy();
 }
@@ -161,7 +170,14 @@ void Session::tick_rails(std::uint64_t now) {
     std::lock_guard lock(lock_);
     for (const auto& rail : rails_) {
       if (rail == nullptr || rail->link == nullptr) continue;
-      if (rail->is_up && (rail->num_posted == 0 || rail->num_ended != rail->seen_ended)) {
+      if (rail->num_posted == 0 && rail->rest == Rail::Rest::to_tell) {
+        HandleMessage message{{.kind = Kind::rail_rest, .id = rail->number}};
+        post_control(message);
+        rail->rest = Rail::Rest::told;
+      }
+      if (rail->num_posted == 0 && rail->rest == Rail::Rest::asked) {
+        stopped.push_back(rail.get());
+      } else if (rail->is_up && (rail->num_posted == 0 || rail->num_ended != rail->seen_ended)) {
         rail->seen_ended = rail->num_ended;
         rail->still_since_ns = now;
       } else if (now > rail->still_since_ns + std::min(transport_.timeout_ns() / 2, kMostStillNs) /
@@ -174,7 +190,36 @@ void Session::tick_rails(std::uint64_t now) {
     drop_rail(*rail);
     back_off(*rail, now);
   }
+  if (!stopped.empty()) transport_.note_room(true);
   open_rails(now);
+}
+
+std::size_t Session::num_leaving_rails(const fabric::Endpoint& over) {
+  std::lock_guard lock(lock_);
+  return static_cast<std::size_t>(std::ranges::count_if(rails_, [&](const auto& rail) {
+    return rail != nullptr && rail->link != nullptr && rail->endpoint == &over &&
+           rail->rest != Rail::Rest::no;
+  }));
+}
+
+// False: there is none over this device.
+bool Session::give_up_rail(const fabric::Endpoint& over) {
+  std::lock_guard lock(lock_);
+  for (const auto& rail : rails_) {
+    if (rail == nullptr || !rail->is_up || rail->endpoint != &over) continue;
+    rail->is_up = false;
+    rail->rest = Rail::Rest::to_tell;
+    return true;
+  }
+  return false;
+}
+
+void Session::on_rail_rest(std::size_t number) {
+  std::lock_guard lock(lock_);
+  if (number == 0 || number > rails_.size() || rails_[number - 1] == nullptr) return;
+  Rail& rail = *rails_[number - 1];
+  rail.is_up = rail.is_taken = false;
+  rail.rest = Rail::Rest::asked;
 }
 
 void Session::note_used() {

@@ -11,7 +11,9 @@
 // rail, and so on: it holds the session's lock while it lists the request, and the rail's alone
 // while it posts.
 //
-// Either side creates a rail at its first use; both use it. rails.cpp.
+// Either side creates a rail at its first use; both use it. Where a main link has no room, rails go
+// first (peer/turns.hpp): who gives one up posts nothing more on it, and tells the peer once
+// nothing of its own is under way; the peer does the same, and closes it. rails.cpp.
 #include <array>
 #include <cstdint>
 
@@ -59,6 +61,8 @@ struct Rail {
   bool is_wanted = false;         // to be opened from open_at_ns on
   std::uint32_t last_taken = 0;   // the peer's number of the last link that was taken
   std::uint64_t up_since_ns = 0;  // of a link that was opened here
+  // Given up, if not no: this side is to tell, has told, or has been told.
+  enum class Rest : std::uint8_t { no, to_tell, told, asked } rest = Rest::no;
   std::size_t num_attempts = 0;
   std::uint64_t open_at_ns = 0, backoff_ns = 0;
   std::uint32_t num_posted = 0, num_ended = 0, seen_ended = 0;

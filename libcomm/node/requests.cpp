@@ -50,7 +50,10 @@ void Session::start(NodeRequest& request) {
       if (rail != nullptr && !take_for(*rail, request)) rail = nullptr;
       if (rail == nullptr) {
         waiting_.push_back(request);
-        if (is_next) advance(request, finished);
+        if (is_next)
+          advance(request, finished);
+        else
+          link_.want();
       }
     }
   }

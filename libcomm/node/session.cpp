@@ -157,9 +157,11 @@ void Session::on_down(Code why) {
   drop_link();
   if (why == Code::corrupt) return lose(why, "sends invalid data");
   if (!endpoint()->limits().breaks) return lose(Code::peer_lost, "its process has ended");
-  std::lock_guard lock(lock_);
-  if (why == Code::not_found) link_.note_refused(now_ns());
-  link_.back_off(now_ns());
+  {
+    std::lock_guard lock(lock_);
+    link_.note_down(why, now_ns());
+  }
+  transport_.note_room(why != Code::no_memory);
 }
 
 void Session::on_connection_end(const Status& why) {
@@ -245,6 +247,14 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
     case Kind::bye:
       lose(Code::peer_lost, "has left");
       return true;
+    case Kind::rest:
+      on_rest();
+      return true;
+    case Kind::rail_rest:
+      return with(Head{}, [&](auto& m) {
+        on_rail_rest(m.id);
+        return true;
+      });
     default:
       return false;
   }
@@ -288,7 +298,7 @@ void Session::make_busy() noexcept {
 bool Session::pump() {
   FinishedRequests finished;
   bool is_up_now = false, floods = false, lacks_memory = false, needs_puts = false,
-       retry_limit_reached = false, wants_rails = false;
+       retry_limit_reached = false, wants_rails = false, wakes = false;
   {
     std::lock_guard lock(lock_);
     is_busy_.store(false, std::memory_order_relaxed);
@@ -310,12 +320,14 @@ bool Session::pump() {
       if (!target_side_.pump()) make_busy();
     }
     pump_stripes(finished);
+    if (!link_.is_up()) wakes = link_.wake(now_ns(), waits());
     floods = link_.floods();
     lacks_memory = link_.lacks_memory();
     needs_puts = std::exchange(needs_puts_, false);
     retry_limit_reached = retry_limit_reached_;
   }
   if (wants_rails) open_rails(now_ns());
+  if (wakes) open_next_link(now_ns());
   if (is_up_now) note_up();
   finished.finish_all();
   if (floods) lose(Code::no_memory, "asks for much and reads no answers");
@@ -352,11 +364,10 @@ void Session::tick(std::uint64_t now) {
   ReliableLink::Due due;
   {
     std::lock_guard lock(lock_);
-    const bool waits = !waiting_.empty() || !posted_.empty() || !reposts_.empty() ||
-                       !striped_.empty() || link_.has_unsent() || num_asked_ > 0;
     // The side that connected opens a broken link again. It may not know that the link is broken:
     // then the other side opens it after a while.
-    due = link_.tick(now, timeout, waits, opens_ || link_.is_broken_for(timeout / 8, now));
+    due = link_.tick(now, timeout, waits(),
+                     opens_ || link_.takes_turns() || link_.is_broken_for(timeout / 8, now));
   }
   if (due == ReliableLink::Due::ended) lose(Code::peer_lost, "its process has ended");
   if (due == ReliableLink::Due::gone)
@@ -369,21 +380,52 @@ void Session::tick(std::uint64_t now) {
     }
     drop_link();
     std::lock_guard lock(lock_);
-    link_.back_off(now);
+    link_.note_down(Code::timed_out, now);
   }
-  if (due == ReliableLink::Due::open) {
-    if (Status status = open_link(); !status) {
-      std::lock_guard lock(lock_);
-      link_.back_off_most(now);
-    }
-  }
+  if (due == ReliableLink::Due::open) open_next_link(now);
   if (has_rails_.load(std::memory_order_relaxed)) tick_rails(now);
+}
+
+void Session::open_next_link(std::uint64_t now) {
+  if (open_link()) return;
+  std::lock_guard lock(lock_);
+  link_.back_off_most(now);
+}
+
+// Returns true if something needs the peer.
+bool Session::waits() const {
+  return !waiting_.empty() || !posted_.empty() || !reposts_.empty() || !striped_.empty() ||
+         !retries_.empty() || link_.has_unsent() || num_asked_ > 0;
 }
 
 void Session::say_goodbye() {
   Head head{.kind = Kind::bye};
   std::lock_guard lock(lock_);
-  if (link_.is_up()) post_control(head);
+  if (link_.is_up() || is_sending()) post_control(head);
+}
+
+// Turns.
+
+bool Session::is_at_work() const {
+  for (const NodeRequest* one = posted_.first(); one != nullptr; one = one->next)
+    if (one->rail == nullptr && one->id == 0 && !is_striped(*one)) return true;
+  return main_.num_posted > 0;
+}
+
+void Session::rest() {
+  std::lock_guard lock(lock_);
+  link_.rest();
+}
+
+void Session::on_rest() {
+  {
+    std::lock_guard lock(lock_);
+    // First the answers to what the peer asked for before.
+    if (link_.is_up()) target_side_.pump();
+    if (!link_.on_rest()) return;
+  }
+  drop_link();
+  transport_.note_room(true);
 }
 
 void Session::lose(Code code, std::string_view why) noexcept {

@@ -80,7 +80,8 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void lose(Code code, std::string_view why) noexcept;
   void withdraw(const std::shared_ptr<Region>& region);
   void note_used();  // the endpoints that it has links over
-  bool has_unsent() const { return link_.has_unsent(); }
+  // Returns true if there are messages that the peer has not acknowledged, and now can.
+  bool is_sending() const { return link_.has_unsent() && (link_.is_up() || link_.takes_turns()); }
   void say_goodbye();
 
  private:
@@ -116,6 +117,11 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
       count_sent(request.bytes);
   }
   void make_busy() noexcept override;
+  bool is_at_work() const override;
+  bool waits() const;
+  void open_next_link(std::uint64_t now_ns);
+  void rest();
+  void on_rest();
   void try_another_device();
   void note_up();
   void use(fabric::Endpoint& endpoint);
@@ -158,6 +164,9 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
                 std::uint64_t now_ns);
   void drop_rail(Rail& rail);
   void tick_rails(std::uint64_t now_ns);
+  std::size_t num_leaving_rails(const fabric::Endpoint& endpoint);
+  bool give_up_rail(const fabric::Endpoint& endpoint);
+  void on_rail_rest(std::size_t number);
   bool take_for(Rail& rail, NodeRequest& request);
   void post_on(Rail& rail, NodeRequest& request);
   static void leave_rail(NodeRequest& request);

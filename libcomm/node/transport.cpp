@@ -11,6 +11,7 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "peer/sockets.hpp"
+#include "peer/turns.hpp"
 
 namespace weft::transport {
 
@@ -22,6 +23,7 @@ constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
 constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the sockets
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
+constexpr std::uint64_t kCrowdedNs = 1'000'000'000;  // without rails, after links had no room
 constexpr std::string_view kNoMemory = "needs memory, and there is none left here";
 
 bool is_unix(const std::string& bootstrap) { return bootstrap.starts_with("unix:"); }
@@ -358,9 +360,7 @@ void Transport::close(Session& session) {
   const auto keeps = session.shared_from_this();
   session.say_goodbye();
   const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
-  while (session.has_unsent() && session.state() == Session::State::up && now_ns() < limit &&
-         !in_poll_)
-    poll();
+  while (session.is_sending() && now_ns() < limit && !in_poll_) poll();
   session.lose(Code::cancelled, "was closed");
 }
 
@@ -368,9 +368,8 @@ void Transport::close_all() {
   std::lock_guard lock(progress_);
   for (const auto& session : sessions_) session->say_goodbye();
   const std::uint64_t limit = now_ns() + std::min(timeout_ns_, kGoodbyeNs);
-  while (!in_poll_ && now_ns() < limit && std::ranges::any_of(sessions_, [](const auto& session) {
-    return session->state() == Session::State::up && session->has_unsent();
-  }))
+  while (!in_poll_ && now_ns() < limit &&
+         std::ranges::any_of(sessions_, [](const auto& session) { return session->is_sending(); }))
     poll();
 }
 
@@ -475,6 +474,38 @@ void Transport::note_used(fabric::Endpoint& endpoint) {
   if (std::ranges::find(used_, &endpoint) == used_.end()) used_.push_back(&endpoint);
 }
 
+// A link has ended, or (false) one has found no room.
+void Transport::note_room(bool has_room) {
+  is_crowded_ = is_crowded_ || !has_room;
+  if (is_crowded_) take_turns(has_room);
+}
+
+void Transport::put_rails_off() { crowded_until_ns_ = now_ns() + kCrowdedNs; }
+
+// One more link of each device rests, if one waits for its room. has_room: that which waits longest
+// is opened.
+void Transport::take_turns(bool has_room) {
+  const std::uint64_t now = now_ns();
+  is_crowded_ = false;
+  for (const auto& endpoint : endpoints_) {
+    Turns turns(now);
+    for (const auto& session : sessions_) {
+      if (session->endpoint() == endpoint.get()) turns.look(session->link_);
+      turns.add_leaving(session->num_leaving_rails(*endpoint));
+    }
+    if (!turns.any_waits()) continue;
+    is_crowded_ = true;
+    put_rails_off();
+    const bool goes_rail = turns.is_short() && std::ranges::any_of(sessions_, [&](const auto& one) {
+                             return one->give_up_rail(*endpoint);
+                           });
+    for (const auto& session : sessions_) {
+      if (!goes_rail && &session->link_ == turns.to_rest()) session->rest();
+      if (has_room && &session->link_ == turns.to_open()) session->open_next_link(now);
+    }
+  }
+}
+
 void Transport::tick() {
   now_ns_ = coarse_now_ns();
   for (const auto& endpoint : endpoints_)
@@ -498,6 +529,7 @@ void Transport::tick() {
       const auto session = sessions_[i];
       guard(*session, [&] { session->tick(now); });
     }
+    if (is_crowded_) take_turns(false);
     used_.clear();
     for (const auto& session : sessions_) session->note_used();
     for (std::size_t i = connecting_.size(); i-- > 0;)

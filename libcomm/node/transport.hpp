@@ -103,6 +103,11 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   void tick();
   bool poll_endpoint(fabric::Endpoint& endpoint);
   void note_used(fabric::Endpoint& endpoint);
+  void note_room(bool has_room);
+  void take_turns(bool has_room);
+  void put_rails_off();
+  // Links have found no room lately: no rails, then.
+  bool is_crowded() const { return is_crowded_ || now_ns_ < crowded_until_ns_; }
   // All endpoints of the same fabric.
   const std::vector<fabric::Endpoint*>& devices_of(const fabric::Endpoint& endpoint) const;
 
@@ -122,6 +127,8 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   std::atomic<int> num_awaited_{0};  // connects and mappings, which come by sockets
   std::uint64_t now_ns_ = 0;         // of the last tick
   std::uint64_t last_tick_ns_ = 0, last_sockets_ns_ = 0;
+  bool is_crowded_ = false;
+  std::uint64_t crowded_until_ns_ = 0;
   std::atomic<std::uint64_t> num_polls_{0};
   std::vector<std::shared_ptr<Session>> sessions_;
   std::vector<std::shared_ptr<Session>> lost_;  // until the end of the poll

@@ -23,7 +23,7 @@ namespace weft::peer {
 
 // Changes with what Nodes say after the handshake, too, so that two versions part here, with an
 // error that names both; messages.hpp checks that.
-inline constexpr std::uint32_t kHandshakeVersion = 1;
+inline constexpr std::uint32_t kHandshakeVersion = 2;
 inline constexpr std::size_t kMaxFrameBytes = 8192;  // of a body
 
 enum class FrameType : std::uint16_t {

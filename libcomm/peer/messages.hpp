@@ -42,13 +42,17 @@ enum class Kind : std::uint8_t {
   device_key,  // before resolved: the key of a further device of the owner
   // Between ranks. Numbered:
   lane_key,  // the ring is registered: entries may be written into it
+  // Not numbered, of all links:
+  rest,  // the sender gives the link up: it has nothing under way, and posts nothing more on it
+  // Of sessions. Numbered:
+  rail_rest,  // the same of a rail; id: its number. The receiver closes it
 };
 
 inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
 
 // A link of another version is refused without a word, so no two versions may get that far.
-inline constexpr std::uint32_t kSessionVersion = 4;
-static_assert(kSessionVersion == 4 && peer::kHandshakeVersion == 1,
+inline constexpr std::uint32_t kSessionVersion = 5;
+static_assert(kSessionVersion == 5 && peer::kHandshakeVersion == 2,
               "raise kHandshakeVersion with kSessionVersion, and then the numbers here");
 
 // Each side numbers the links that it opens to a peer, from 1 on, and leaves each for the next.
@@ -120,7 +124,7 @@ struct DoneMessage : Head {
 
 // Between ranks of a job. Lanes and operations are named by the receiver's numbers, which are not
 // used again on the same link.
-inline constexpr std::uint32_t kLanesVersion = 7;
+inline constexpr std::uint32_t kLanesVersion = 8;
 struct RankHello {       // of a link
   std::uint64_t secret;  // of the receiver, from the job's board or its endpoint address
   std::uint64_t job;     // of the sender

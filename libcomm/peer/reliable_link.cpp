@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mix.hpp"
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "weft/copy.hpp"
@@ -25,6 +26,8 @@ constexpr std::uint64_t kPatienceNs = 2'000'000'000;
 constexpr std::uint64_t kBusyFactor = 4;
 // What a process sent before it ended may still have to be read when its host says so.
 constexpr std::uint64_t kLastWordsNs = 50'000'000;
+// The least time that a link is up, so that one whose turn it is gets something done.
+constexpr std::uint64_t kTurnNs = 20'000'000, kMostTurnNs = 200'000'000;
 
 std::uint64_t patience_of(std::uint64_t timeout_ns) {
   return std::min(timeout_ns / 2, kPatienceNs);
@@ -48,6 +51,7 @@ void ReliableLink::set_opened(fabric::Link& link) {
 
 bool ReliableLink::take(fabric::Link& link, std::uint32_t received, std::uint32_t opening) {
   if (state_ == State::lost) return false;
+  if (is_resting()) break_off(now_ns());
   note_left(opening);
   link_ = &link;
   linked_at_ns_ = now_ns();
@@ -61,16 +65,63 @@ bool ReliableLink::take(fabric::Link& link, std::uint32_t received, std::uint32_
 
 fabric::Link* ReliableLink::drop(std::uint64_t now_ns) {
   const Update update(*this);
-  if (state_ == State::up) {
-    state_ = State::broken;
-    broken_since_ns_ = now_ns;
-    backoff_ns_ = kFirstBackoffNs;
-    num_openings_ = 0;
-    // The host is asked anew, and at once.
-    listens_ns_ = refused_ns_ = knocked_ns_ = 0;
-  }
+  if (state_ == State::up) break_off(now_ns);
+  if (is_resting()) owner_.make_busy();  // what was posted meanwhile wants the next one
   wants_resume_ = false;
   return std::exchange(link_, nullptr);
+}
+
+void ReliableLink::break_off(std::uint64_t now_ns) {
+  state_ = State::broken;
+  broken_since_ns_ = now_ns;
+  backoff_ns_ = kFirstBackoffNs;
+  num_openings_ = 0;
+  // The host is asked anew, and at once.
+  listens_ns_ = refused_ns_ = knocked_ns_ = 0;
+}
+
+void ReliableLink::set_up() {
+  const Update update(*this);
+  if (state_ == State::connecting) become_up(now_ns());
+}
+
+void ReliableLink::become_up(std::uint64_t now_ns) {
+  state_ = State::up;
+  peer_opens_ = !is_opener_;
+  linked_at_ns_ = used_ns_ = now_ns;
+  waits_since_ns_ = 0;
+  is_woken_ = false;
+}
+
+void ReliableLink::note_down(Code why, std::uint64_t now_ns) {
+  const bool is_full_here = why == Code::no_memory;
+  if (!is_full_here) end_waiting();
+  if (!is_full_here && why != Code::again) {
+    if (why == Code::not_found) note_refused(now_ns);
+    if (!is_resting()) back_off(now_ns);
+    return;
+  }
+  wake(now_ns, true);
+  if (!is_full_here || !is_opener_) restart_wait(now_ns);  // the peer has said something
+  is_woken_ = true;
+  if (is_full_here && waits_since_ns_ == 0) waits_since_ns_ = now_ns;
+  // Of many that try again at once none might succeed.
+  back_off(now_ns);
+  open_at_ns_ += mix(now_ns ^ reinterpret_cast<std::uintptr_t>(this)) % backoff_ns_;
+}
+
+// For how long there has been no room for a link here, which is not the peer's silence.
+std::uint64_t ReliableLink::waited_ns(std::uint64_t now_ns) const {
+  const std::uint64_t until = link_ != nullptr ? linked_at_ns_ : now_ns;
+  return waits_since_ns_ != 0 && until > waits_since_ns_ ? until - waits_since_ns_ : 0;
+}
+
+void ReliableLink::end_waiting() {
+  const std::uint64_t waited = waited_ns(linked_at_ns_);
+  for (std::uint64_t* time : {&began_ns_, &broken_since_ns_})
+    if (*time != 0) *time += waited;
+  if (const std::uint64_t last = last_received_ns(); last != 0) note_received(last + waited);
+  waits_since_ns_ = 0;
 }
 
 void ReliableLink::back_off(std::uint64_t now_ns) {
@@ -86,6 +137,7 @@ bool ReliableLink::lose() {
   if (state_ == State::lost) return false;
   state_ = State::lost;
   wants_resume_ = false;
+  waits_since_ns_ = 0;
   knock_ = {};
   backlog_.clear();
   resend_ = {};
@@ -139,6 +191,8 @@ Code ReliableLink::post(Head& head, std::size_t head_bytes, fabric::Bytes body, 
     note_acknowledged();
   } else if (state_ == State::up && !is_held_) {
     send_unsent();
+  } else {
+    want();
   }
   return Code::ok;
 }
@@ -234,7 +288,7 @@ ReliableLink::Received ReliableLink::receive(const Head& head, std::size_t bytes
         (state_ == State::connecting || state_ == State::broken)) {
       if (!resume(head.acked)) return Received::corrupt;
       note_left(head.id);
-      come_up();
+      become_up(now_ns);
       owner_.make_busy();
       return Received::up;
     }
@@ -260,12 +314,13 @@ bool ReliableLink::pump() {
     Head head{.kind = Kind::resume, .acked = num_received_, .id = num_opened_};
     if (endpoint_->message(*link_, as_bytes(head), {}) == Code::ok) {
       wants_resume_ = false;
-      come_up();
+      become_up(now_ns());
       is_up_now = true;
     } else {
       owner_.make_busy();
     }
   }
+  if (is_leaving()) pump_rest();
   if (state_ != State::up || is_held_) return is_up_now;
   if (retains()) send_unsent();
   while (!backlog_.empty()) {
@@ -277,6 +332,72 @@ bool ReliableLink::pump() {
   if (ack_ == Ack::now) send_ack();
   if (ack_ == Ack::next_pump) want_ack();
   return is_up_now;
+}
+
+// Turns.
+
+bool ReliableLink::may_rest(std::uint64_t now) const {
+  return state_ == State::up && retains() && !is_held_ && now > linked_at_ns_ + kTurnNs &&
+         (now > linked_at_ns_ + kMostTurnNs || !owner_.is_starting());
+}
+
+void ReliableLink::rest() {
+  const Update update(*this);
+  state_ = State::resting;
+  is_rest_sent_ = is_wanted_ = false;
+  owner_.make_busy();
+}
+
+bool ReliableLink::on_rest() {
+  if (link_ == nullptr || !retains()) return false;
+  if (state_ == State::up) rest();
+  if (!is_resting()) return false;
+  if (is_rest_sent_ && rest_acked_ == num_received_) return true;
+  is_rest_sent_ = false;  // another acknowledges the rest
+  owner_.make_busy();
+  return false;
+}
+
+void ReliableLink::pump_rest() {
+  if (!is_rest_sent_ && !owner_.is_at_work()) {  // else the next tick tries again
+    Head head{.kind = Kind::rest, .acked = num_received_};
+    if (endpoint_->message(*link_, as_bytes(head), {}) != Code::ok) return owner_.make_busy();
+    note_acknowledged();
+    is_rest_sent_ = true;
+    rest_acked_ = num_received_;
+  }
+  if (ack_ == Ack::now) send_ack();
+}
+
+bool ReliableLink::wake(std::uint64_t now, bool is_wanted) {
+  if (!is_resting() || link_ != nullptr || !(is_wanted || is_wanted_ || has_unsent())) return false;
+  break_off(now);
+  note_received(now);
+  open_at_ns_ = 0;
+  is_wanted_ = false;
+  is_woken_ = true;
+  return true;
+}
+
+// While a link rests the peer is silent, and lives.
+ReliableLink::Due ReliableLink::tick_resting(std::uint64_t now, std::uint64_t timeout_ns,
+                                             bool waits) {
+  if (link_ != nullptr) {
+    owner_.make_busy();
+    return tick_up(now, timeout_ns, true);
+  }
+  if (!waits) note_received(now);
+  // It may have ended: the next link tells.
+  const bool is_due = waits && now > last_received_ns() + timeout_ns / 4;
+  return wake(now, is_due) ? Due::open : Due::nothing;
+}
+
+// What the peer answers to a ping is no use of the link.
+void ReliableLink::note_use(std::uint64_t now) {
+  if (num_posted_ != seen_posted_ || owner_.is_at_work() ||
+      (last_received_ns() != seen_received_ns_ && last_asked_ns_ <= seen_received_ns_))
+    used_ns_ = now;
+  seen_posted_ = num_posted_;
 }
 
 // Asks the peer's host whether its process is there, once in a period.
@@ -302,7 +423,8 @@ ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t tim
                                             bool opens) {
   const bool is_first = state_ == State::connecting;
   const std::uint64_t patience = patience_of(timeout_ns);
-  if (now > (is_first ? began_ns_ : silent_since_ns()) + timeout_ns) return Due::gone;
+  if (now > (is_first ? began_ns_ : silent_since_ns()) + waited_ns(now) + timeout_ns)
+    return Due::gone;
   // A first link has no reason to fail.
   if (!is_first || now > began_ns_ + patience / 4) {
     ask_host(now, patience / 4);
@@ -324,8 +446,10 @@ ReliableLink::Due ReliableLink::tick_broken(std::uint64_t now, std::uint64_t tim
 ReliableLink::Due ReliableLink::tick_up(std::uint64_t now, std::uint64_t timeout_ns, bool waits) {
   const std::uint64_t patience = patience_of(timeout_ns);
   // A ring that is full whenever a ping would go is not silence, nor is it if nothing is awaited.
-  if (std::exchange(has_room_again_, false) || (!waits && !was_sent_)) note_received(now);
-  const std::uint64_t last_ns = last_received_ns();
+  if (std::exchange(has_room_again_, false)) note_received(now);
+  note_use(now);
+  if (!waits && !was_sent_) note_received(now);
+  const std::uint64_t last_ns = seen_received_ns_ = last_received_ns();
   if (now <= last_ns + patience / 2) {
     if (knock_.is_asking()) knock_ = {};
     return Due::nothing;
@@ -356,6 +480,8 @@ ReliableLink::Due ReliableLink::tick(std::uint64_t now, std::uint64_t timeout_ns
       return tick_broken(now, timeout_ns, opens);
     case State::up:
       return tick_up(now, timeout_ns, waits);
+    case State::resting:
+      return tick_resting(now, timeout_ns, waits);
     case State::lost:
       break;
   }

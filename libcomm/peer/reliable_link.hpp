@@ -4,7 +4,7 @@
 // the others end with the link that had them. Shared by a Node's sessions and a job's lanes, which
 // open and close the links, and call all this under a lock of theirs.
 //
-// Tests: tests/peer/reliable_link_test.cpp.
+// Tests: tests/peer/reliable_link_test.cpp, tests/peer/states_test.cpp.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace weft::transport {
 
 class ReliableLink {
  public:
-  enum class State : std::uint8_t { connecting, up, broken, lost };
+  // resting: the link is given up, or about to be, as both ends agree; the next need opens one.
+  enum class State : std::uint8_t { connecting, up, broken, resting, lost };
   // The result of a received message. fresh: it is to be handled; nothing: it is old, or the link's
   // own; up: the link is up from now on; corrupt: no correct peer sends it.
   enum class Received : std::uint8_t { fresh, nothing, up, corrupt };
@@ -32,6 +33,10 @@ class ReliableLink {
    public:
     // pump() is to be called by the next poll: something waits for room.
     virtual void make_busy() = 0;
+    // Returns true while the fabric has requests that the end of the link would cut off.
+    virtual bool is_at_work() const { return false; }
+    // Returns true while the peer has not yet said what this side needs to go on over a new link.
+    virtual bool is_starting() const { return false; }
 
    protected:
     ~Owner() = default;
@@ -41,7 +46,7 @@ class ReliableLink {
 
   State state() const { return state_; }
   bool is_up() const { return state_ == State::up; }
-  bool is_opening() const { return link_ != nullptr && is_opener_ && !is_up(); }
+  bool is_opening() const { return link_ != nullptr && is_opener_ && !is_up() && !is_resting(); }
   bool is_broken_for(std::uint64_t ns, std::uint64_t now_ns) const {
     return state_ == State::broken && now_ns > broken_since_ns_ + ns;
   }
@@ -82,12 +87,11 @@ class ReliableLink {
   // valid. Nothing can be posted on it before on_incoming() has returned; pump() continues.
   [[nodiscard]] bool take(fabric::Link& link, std::uint32_t received, std::uint32_t opening = 0);
   // Where links do not break.
-  void set_up() {
-    if (state_ == State::connecting) come_up();
-    update_clear();
-  }
+  void set_up();
   // Gives up the link, which the caller closes without the lock; null: there is no link.
   [[nodiscard]] fabric::Link* drop(std::uint64_t now_ns);
+  // The link has ended, and was dropped.
+  void note_down(Code why, std::uint64_t now_ns);
   // When the next one may be opened.
   void back_off(std::uint64_t now_ns);
   void back_off_most(std::uint64_t now_ns);
@@ -145,6 +149,32 @@ class ReliableLink {
     if (refused_ns_ == 0) refused_ns_ = now_ns;
   }
   void want_ack();
+
+  // Turns, where an endpoint has fewer links than peers (turns.hpp). Each end that gives the link
+  // up sends a `rest` once the fabric has no request of its own, and posts nothing on it from then
+  // on; who has sent and got one, and acknowledged everything, closes. So nothing is cut off but
+  // what a break may cut off as well, and no end takes it for one.
+  bool is_resting() const { return state_ == State::resting; }
+  bool is_leaving() const { return is_resting() && link_ != nullptr; }
+  // Returns true if the next link is opened in turn, by either side.
+  bool takes_turns() const { return is_resting() || is_woken_; }
+  bool may_rest(std::uint64_t now_ns) const;
+  std::uint64_t used_ns() const { return used_ns_; }
+  // Since when there has been no room for it here; 0: that is not so.
+  std::uint64_t waits_since_ns() const { return waits_since_ns_; }
+  // Begins to give the link up. Threads without the caller's lock write on it no more.
+  void rest();
+  // The peer's rest has come, and the same holds. True: the caller drops the link.
+  bool on_rest();
+  // Something waits for a resting link.
+  void want() {
+    if (!is_resting()) return;
+    is_wanted_ = true;
+    owner_.make_busy();
+  }
+  // True: it rests no more, and the caller opens the next link.
+  bool wake(std::uint64_t now_ns, bool is_wanted);
+
   // Sends the waiting messages, except held ones. True: the link has just come up.
   bool pump();
   // Returns the action that is due. waits: a request needs the peer, so that its silence counts. Up
@@ -179,11 +209,14 @@ class ReliableLink {
   }
   Due tick_broken(std::uint64_t now_ns, std::uint64_t timeout_ns, bool opens);
   Due tick_up(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits);
+  Due tick_resting(std::uint64_t now_ns, std::uint64_t timeout_ns, bool waits);
+  void note_use(std::uint64_t now_ns);
+  void become_up(std::uint64_t now_ns);
+  void break_off(std::uint64_t now_ns);
+  void pump_rest();
+  std::uint64_t waited_ns(std::uint64_t now_ns) const;
+  void end_waiting();
   void ask_host(std::uint64_t now_ns, std::uint64_t period_ns);
-  void come_up() {
-    state_ = State::up;
-    peer_opens_ = !is_opener_;
-  }
   void send_unsent();
   void send_ack();
   void note_acknowledged();  // a message has carried num_received_
@@ -228,6 +261,13 @@ class ReliableLink {
   unsigned num_openings_ = 0;     // since it was up
   std::uint32_t num_opened_ = 0;  // ever, also by links of the owner's beside this one
   std::uint32_t left_ = 0;        // the peer has left the links that it opened up to this number
+
+  bool is_rest_sent_ = false, is_wanted_ = false, is_woken_ = false;
+  std::uint32_t rest_acked_ = 0;      // by the rest that was sent
+  std::uint64_t waits_since_ns_ = 0;  // for room here
+  std::uint64_t used_ns_ = 0;         // the last tick that saw messages, and what it saw
+  std::uint64_t seen_received_ns_ = 0;
+  std::uint32_t seen_posted_ = 0;
 
   Knock knock_;
   fabric::Bytes listener_;

@@ -249,6 +249,9 @@ TEST_CASE("a device with few queue pairs says so, and its links live") {
     for (Link* link = open(); link != nullptr; link = open()) links.push_back(link);
   });
   CHECK(links.size() == 4);
+  // The asker had the last one.
+  CHECK(pair.b.last_why == Code::no_memory);
+  CHECK(pair.a.last_why == Code::again);
   CHECK(told.find("gives no queue pair") != std::string::npos);
   CHECK(told.find("of 9 that the device has") != std::string::npos);
   for (Link* link : links) move(pair, pair.a, link, memory);

@@ -50,8 +50,9 @@ struct Side final : Events {
     return true;
   }
   void on_up(Link&) override { ++ups; }
-  void on_down(Link& link, Code) override {
+  void on_down(Link& link, Code why) override {
     ++downs;
+    last_why = why;
     last_down = &link;
   }
   void on_message(Link&, Bytes bytes) override {
@@ -71,6 +72,7 @@ struct Side final : Events {
   std::vector<Link*> links;
   int ups = 0, downs = 0;
   Link* last_down = nullptr;
+  Code last_why = Code::ok;
   std::string last_hello;
   std::vector<std::string> messages;
   std::function<void()> at_message;

@@ -17,8 +17,7 @@ using fabric::loopback::Options;
 namespace {
 
 constexpr std::uint32_t kRing = 16384;
-constexpr Options kMessagesOnly{
-    .message_max = 2048, .puts = false, .gets = false, .atomics = false};
+const Options kMessagesOnly{.message_max = 2048, .puts = false, .gets = false, .atomics = false};
 
 // What goes wrong in the network, until the end of a test.
 struct Troubled {

@@ -151,7 +151,7 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
 
 namespace {
 
-constexpr Way kTcp{"tcp", "tcp"};
+const Way kTcp{"tcp", "tcp"};
 
 // A team whose Nodes listen on the loopback.
 struct NativeTeam : Team {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
+#include "peer/turns.hpp"
 #include "tests/support/kept_messages.hpp"
 
 using namespace weft;
@@ -151,4 +152,54 @@ TEST_CASE("where nothing is kept, silence counts from what was sent, and room en
     CHECK(tick(now += kTimeoutNs + 1) == ReliableLink::Due::gone);
   }
   SECTION("neither") { CHECK(tick(now += kTimeoutNs) == ReliableLink::Due::gone); }
+}
+
+TEST_CASE("of links to peers the one that was used least recently gives way to one that waits") {
+  constexpr std::uint64_t kMs = 1'000'000, kTimeoutNs = 8000 * kMs;
+  std::uint64_t now = 1000 * kMs;
+  Side busy, idle, waits;
+  const auto tick = [&] {
+    now += 10 * kMs;
+    for (Side* side : {&busy, &idle})
+      CHECK(side->link.tick(now, kTimeoutNs, true, true) == ReliableLink::Due::nothing);
+  };
+  const auto look = [&] {
+    Turns turns(now);
+    for (Side* side : {&idle, &waits, &busy}) turns.look(side->link);
+    return turns;
+  };
+  CHECK_FALSE(look().any_waits());
+  CHECK(look().to_rest() == nullptr);
+  REQUIRE(waits.link.drop(now) == &waits.to_peer);
+  waits.link.note_down(Code::no_memory, now);
+  CHECK(look().any_waits());
+  CHECK(look().to_open() == &waits.link);
+  // What a peer answers to a ping, once a second, is no use.
+  for (int i = 0; i < 300; ++i) {
+    if (i % 20 == 0) busy.send();
+    tick();
+    for (Side* side : {&busy, &idle})
+      if (!side->wire.sent.empty() && side->wire.sent.back().kind == Kind::ping) {
+        side->wire.sent.clear();
+        now += kMs;
+        CHECK(side->link.receive({.kind = Kind::ack}, sizeof(Head), now) ==
+              ReliableLink::Received::nothing);
+      }
+  }
+  CHECK(look().to_rest() == &idle.link);
+  idle.link.rest();
+  CHECK(look().to_rest() == nullptr);  // one goes already
+  idle.poll();
+  CHECK(idle.wire.sent.back().kind == Kind::rest);
+  CHECK(idle.link.on_rest());
+  REQUIRE(idle.link.drop(now) == &idle.to_peer);
+  waits.link.set_opened(waits.to_peer);
+  CHECK(look().to_open() == nullptr);
+  CHECK(look().to_rest() == nullptr);
+  REQUIRE(waits.link.receive({.kind = Kind::resume}, sizeof(Head), now) ==
+          ReliableLink::Received::up);
+  CHECK_FALSE(look().any_waits());
+  // It has its turn.
+  CHECK_FALSE(waits.link.may_rest(now + kMs));
+  CHECK(waits.link.may_rest(now + 100 * kMs));
 }

@@ -68,6 +68,8 @@ std::string name_of(State state) {
       return "up";
     case State::broken:
       return "broken";
+    case State::resting:
+      return "resting";
     default:
       return "lost";
   }
@@ -98,7 +100,7 @@ struct Peer final : ReliableLink::Owner {
   explicit Peer(const std::string& state) {
     link.use(wire);
     if (state == "lost") link.lose();
-    if (state != "up" && state != "broken") return;
+    if (state != "up" && state != "broken" && state != "resting") return;
     link.set_opened(first);
     REQUIRE(link.receive({.kind = Kind::resume}, sizeof(Head), now) == ReliableLink::Received::up);
     for (std::uint32_t number = 1; number <= 2; ++number) {
@@ -107,9 +109,38 @@ struct Peer final : ReliableLink::Owner {
     }
     poll();
     if (state == "broken") REQUIRE(link.drop(now) == &first);
+    if (state == "resting") {
+      rest(2);
+      REQUIRE(link.on_rest());
+      REQUIRE(link.drop(now) == &first);
+      poll();
+    }
     wire.sent.clear();
   }
   void make_busy() override { is_busy = true; }
+  bool is_at_work() const override { return has_request; }
+  // The peer's, which is not to be confused with what it means for the link.
+  void hear_rest(std::uint32_t acked) {
+    REQUIRE(link.receive({.kind = Kind::rest, .acked = acked}, sizeof(Head), now) ==
+            ReliableLink::Received::fresh);
+  }
+  // Gives the link up; the peer agrees.
+  void rest(std::uint32_t acked) {
+    link.rest();
+    poll();
+    hear_rest(acked);
+  }
+  // A link that is about to be given up.
+  void begin_rest() {
+    if (!link.is_resting()) return;
+    REQUIRE(link.wake(now, true));
+    link.set_opened(first);
+    REQUIRE(link.receive({.kind = Kind::resume, .acked = 2}, sizeof(Head), now) ==
+            ReliableLink::Received::up);
+    link.rest();
+    poll();
+    wire.sent.clear();
+  }
   void listen_at(const sockaddr_in& address) {
     listener = address;
     link.use(wire, {reinterpret_cast<const std::byte*>(&listener), sizeof listener});
@@ -153,6 +184,9 @@ struct Peer final : ReliableLink::Owner {
         return "ping";
       case Kind::resume:
         return "resume";
+      case Kind::rest:
+        CHECK(wire.sent.front().acked == link.num_received());
+        return "rest";
       default:
         return "sent";
     }
@@ -169,7 +203,7 @@ struct Peer final : ReliableLink::Owner {
   sockaddr_in listener{};
   fabric::Link first, second;
   ReliableLink link{*this};
-  bool is_busy = false;
+  bool is_busy = false, has_request = false;
   std::uint64_t now = now_ns() + kTimeoutNs / 100;
 };
 
@@ -238,6 +272,7 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        }},
       {"the link ends",
        [](Peer& peer) {
+         peer.begin_rest();
          if (peer.link.link() == nullptr) peer.link.set_opened(peer.first);
          CHECK(peer.link.drop(peer.now) == &peer.first);
          CHECK(peer.link.link() == nullptr);
@@ -264,6 +299,12 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        [](Peer& peer) {
          const Code code = peer.post();
          if (code != Code::ok) return text_of(code);
+         if (peer.link.is_resting()) {
+           REQUIRE(std::exchange(peer.is_busy, false));
+           return std::string(peer.link.wake(peer.now, false) && peer.link.has_unsent()
+                                  ? "kept, and " + peer.tick(0)
+                                  : "kept, and nothing");
+         }
          return peer.wire.sent.empty() && peer.link.has_unsent() ? "kept" : peer.only_sent();
        }},
       {"an unnumbered message is posted",
@@ -275,8 +316,73 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
       {"a message comes again", [](Peer& peer) { return text_of(peer.receive(2)); }},
       {"a message is missing", [](Peer& peer) { return text_of(peer.receive(4)); }},
       {"an unsent message is acknowledged", [](Peer& peer) { return text_of(peer.receive(3, 3)); }},
+      {"it gives way",
+       [](Peer& peer) {
+         peer.link.rest();
+         peer.poll();
+         return peer.only_sent();
+       }},
+      {"it gives way while the fabric has a request",
+       [](Peer& peer) {
+         peer.has_request = true;
+         peer.link.rest();
+         peer.poll();
+         CHECK(peer.wire.sent.empty());
+         CHECK(peer.tick(1) == "nothing");
+         peer.has_request = false;
+         const std::string due = peer.tick(1);
+         peer.poll();
+         CHECK(peer.only_sent() == "rest");
+         return due;
+       }},
+      {"the peer's rest comes",
+       [](Peer& peer) {
+         peer.begin_rest();
+         peer.hear_rest(2);
+         if (peer.link.on_rest()) return std::string("dropped");
+         peer.poll();
+         CHECK_FALSE(peer.link.has_unsent());
+         return peer.only_sent();
+       }},
+      {"the peer's rest comes behind another message",
+       [](Peer& peer) {
+         peer.begin_rest();
+         REQUIRE(peer.receive(3, 2) == ReliableLink::Received::fresh);
+         peer.hear_rest(2);
+         CHECK_FALSE(peer.link.on_rest());
+         peer.poll();
+         return peer.only_sent();
+       }},
+      {"a quarter of the timeout in rest",
+       [](Peer& peer) {
+         CHECK(peer.tick(kTimeoutNs / 8) == "nothing");
+         return peer.tick(kTimeoutNs / 4);
+       }},
+      {"there is no room for the peer's link",
+       [](Peer& peer) {
+         REQUIRE(peer.link.take(peer.second, 2));
+         CHECK(peer.link.drop(peer.now) == &peer.second);
+         peer.link.note_down(Code::no_memory, peer.now);
+         return std::string(peer.link.waits_since_ns() != 0 ? "waits for room" : "");
+       }},
+      {"there is no room here",
+       [](Peer& peer) {
+         peer.now += kTimeoutNs - kTimeoutNs / 10;
+         peer.link.note_down(Code::no_memory, peer.now);
+         CHECK(peer.tick(kTimeoutNs / 2) == "open");  // and not gone
+         CHECK(peer.link.takes_turns());
+         return std::string(peer.link.waits_since_ns() != 0 ? "waits for room" : "");
+       }},
+      {"the peer has no room",
+       [](Peer& peer) {
+         peer.now += kTimeoutNs - kTimeoutNs / 10;
+         peer.link.note_down(Code::again, peer.now);
+         CHECK(peer.tick(kTimeoutNs / 2) == "open");
+         return std::string(peer.link.waits_since_ns() == 0 ? "waits" : "");
+       }},
       {"a ping comes",
        [](Peer& peer) {
+         peer.begin_rest();
          CHECK(peer.link.receive({.kind = Kind::ping}, sizeof(Head), peer.now) ==
                ReliableLink::Received::nothing);
          peer.poll();
@@ -305,6 +411,7 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        }},
       {"silence after a ping",
        [](Peer& peer) {
+         peer.begin_rest();
          CHECK(peer.tick(kTimeoutNs / 4 + 1) == "nothing");
          return peer.tick(kTimeoutNs / 4 + 1);
        }},
@@ -337,7 +444,7 @@ TEST_CASE("every row of the table of a peer's states holds") {
     CHECK(event->second(peer) == row.result);
     CHECK(name_of(peer.link.state()) == row.next);
   }
-  CHECK(states.size() == 4);
+  CHECK(states.size() == 5);
   CHECK(used.size() == events().size());
 }
 

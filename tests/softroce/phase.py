@@ -27,10 +27,10 @@ FEW_TWO_GUESTS = r'^((p2p_(order|requests|cancel)|comm|storm|flood_large|death_s
 FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|hash|'
                 r'death_send|^traffic_class')
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
-                         r'^device_(mlx5_ib|irdma|virtual_function)$'
+                         r'^device_(mlx5_ib|irdma|virtual_function)$|^few_pairs_nodes-4_of_2$'
 # Over iWARP; without exchange_exchange, of whose 13 ranks in one guest some never answer.
 SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|storm)|weft_info)'
-DEVICES = r'^devices?_|^node_node_'  # described ones
+DEVICES = r'^devices?_|^node_node_|^few_pairs_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'

@@ -46,6 +46,13 @@ static_assert(sizeof(Proof) == 16);
 inline constexpr std::uint32_t kProofBytes = 8;
 inline constexpr std::uint8_t kMostMtu = 5;  // IBV_MTU_4096
 
+// With the rejection of a request.
+struct Refusal {
+  std::uint32_t magic;
+  std::uint32_t is_full;  // 1: other links have all the room, and one is going to be closed
+};
+static_assert(sizeof(Refusal) == 8);
+
 struct MemoryKey {
   std::uint64_t address, bytes;
   std::uint32_t rkey;
@@ -85,6 +92,13 @@ inline bool read_hello(Bytes bytes, bool is_answer, Hello& hello) noexcept {
   std::memcpy(&hello, bytes.data(), most);
   return hello.magic == kMagic && hello.read_depth > 0 && hello.credit > 1 &&
          hello.mtu <= kMostMtu && hello.hello_bytes <= (is_answer ? 0 : kMaxHelloBytes);
+}
+
+inline bool read_is_full(Bytes bytes) noexcept {
+  Refusal refusal{};
+  if (bytes.size() < sizeof refusal) return false;
+  std::memcpy(&refusal, bytes.data(), sizeof refusal);
+  return refusal.magic == kMagic && refusal.is_full == 1;
 }
 
 inline bool read_proof(Bytes bytes, bool is_answer, Proof& proof) noexcept {

@@ -194,12 +194,13 @@ Status VerbsEndpoint::make_queue_pair(VerbsLink& link) {
   std::uint32_t inline_bytes = 0;
   ibv_qp* qp = new_queue_pair(inline_bytes);
   if (qp == nullptr)
-    return {Code::no_memory,
-            fmt::format(
-                "{} gives no queue pair: {} ({} are in use here, of {} that the device has "
-                "for all processes: fewer peers or WEFT_VERBS_QPS=1 need fewer, WEFT_FABRIC "
-                "without verbs none; see ulimit -l)",
-                device_->port.device, std::strerror(errno), num_links_, device_->limits.max_qp)};
+    return {
+        Code::no_memory,
+        fmt::format("{} gives no queue pair: {} ({} are in use here, of {} that the device has "
+                    "for all processes{}: fewer peers or WEFT_VERBS_QPS=1 need fewer, WEFT_FABRIC "
+                    "without verbs none; see ulimit -l)",
+                    device_->port.device, std::strerror(errno), num_links_, device_->limits.max_qp,
+                    num_links_ > 0 ? "; peers take turns, which is slow" : "")};
   ++num_links_;
   num_needed_ += kFirstCredit;
   link.window = link.expected = kFirstCredit;
@@ -366,8 +367,10 @@ void VerbsEndpoint::on_request(rdma_cm_id* cm, Bytes data, Events& events) {
       if (rdma_accept(cm, &parameters) == 0) return;
       status = failed("rdma_accept");
     }
-    (void)rdma_reject(cm, nullptr, 0);
-    return take_down(*link, status);
+    take_down(*link, status);
+    const Refusal refusal{kMagic, link->why == Code::no_memory ? 1u : 0u};
+    (void)rdma_reject(cm, &refusal, sizeof refusal);
+    return;
   }
   // Refused, or closed at once by the client.
   if (find(id) == link) free_link(*link);
@@ -397,7 +400,8 @@ bool VerbsEndpoint::poll_cm(Events& events) {
     std::size_t bytes = 0;
     if (copy.param.conn.private_data != nullptr &&
         (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
-         copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE || copy.event == RDMA_CM_EVENT_ESTABLISHED)) {
+         copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE || copy.event == RDMA_CM_EVENT_ESTABLISHED ||
+         copy.event == RDMA_CM_EVENT_REJECTED)) {
       bytes = std::min<std::size_t>(copy.param.conn.private_data_len, sizeof data);
       std::memcpy(data, copy.param.conn.private_data, bytes);
     }
@@ -434,6 +438,7 @@ void VerbsEndpoint::on_cm_event(rdma_cm_event& event, Bytes data, Events& events
       constexpr int kNoListener = 8;
       if (event.event == RDMA_CM_EVENT_REJECTED && event.status == kNoListener)
         link->why = Code::not_found;
+      if (event.event == RDMA_CM_EVENT_REJECTED && read_is_full(data)) link->why = Code::again;
       char why[64];
       const auto end =
           fmt::format_to_n(why, sizeof why, "{} ({})", rdma_event_str(event.event), event.status);
@@ -526,8 +531,10 @@ void VerbsEndpoint::take_down(VerbsLink& link, std::string_view why) {
   ending_.push_back(link.id);
 }
 
-// Something is missing here: that is told once, and errors repeat the last (way_to).
+// Something is missing here: that is told once, and errors repeat the last (way_to). The end of
+// another link may give it back.
 void VerbsEndpoint::take_down(VerbsLink& link, const Status& why) {
+  if (why.code() == Code::no_memory && num_links_ > 0) link.why = Code::no_memory;
   std::string text;
   or_no_memory([&] { text = why.text(); });
   take_down(link, std::string_view(text));

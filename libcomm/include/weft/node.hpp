@@ -28,8 +28,8 @@
 // Threads. Calls may be made by any number of threads at once; a PeerMemory and an Operation are a
 // thread's own (copy the PeerMemory for another one). Messages from one thread to one peer arrive
 // in order; a put and a message have no order but that of put_notify. Over RDMA devices each thread
-// that puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS. close, connect, release and
-// the like wait for threads that progress the Node.
+// that puts and gets has a queue pair of its own, up to WEFT_VERBS_QPS and what the device has.
+// close, connect, release and the like wait for threads that progress the Node.
 //
 // Fork. A Node belongs to the process that made it. In a child that the process has forked it sends
 // and closes nothing: calls that return a Code or a Status, and operations, end with bad_argument

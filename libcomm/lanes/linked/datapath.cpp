@@ -116,10 +116,12 @@ void RemoteLanes::send_entries(SendLaneState& lane) {
     std::erase(held_, &lane);
     holds_.store(!held_.empty(), std::memory_order_relaxed);
   }
-  if (lane.waits_count || lane.state != SendLaneState::open) return;
+  if (lane.waits_count || lane.state != SendLaneState::open) return lane.peer->link.want();
   Code code = Code::ok;
   while (code == Code::ok && lane.sent < lane.accepted) code = send_segment(lane);
-  if (code != Code::again) return;  // once a link is up, the arrived bytes are reported
+  if (code == Code::ok) return;
+  // Once a link is up, the arrived bytes are reported.
+  if (code != Code::again) return lane.peer->link.want();
   if (!std::exchange(lane.is_listed, true)) lane.peer->unsent.push_back(&lane);
   lane.peer->make_busy();
 }
@@ -198,7 +200,8 @@ void RemoteLanes::return_credit(void* opaque, std::uint64_t word) noexcept {
   lane.word = word;
   if (lane.owes_credit) return;
   lane.owes_credit = true;
-  if (lane.peer->link.is_up() && !send_owed(lane)) owe(lane);  // else the count reports it
+  if (!lane.peer->link.is_up()) return lane.peer->link.want();  // the count reports it
+  if (!send_owed(lane)) owe(lane);
 }
 
 // Puts off the credit or count that the lane owes.
@@ -303,6 +306,9 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
         note_goodbye(peer);
         return true;
       });
+    case Kind::rest:
+      on_rest(peer);
+      return true;
     case Kind::farewell:
       peer.got_farewell = true;
       peer.link.want_ack();

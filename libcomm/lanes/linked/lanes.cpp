@@ -125,7 +125,7 @@ Status RemoteLanes::connect(int rank, int channel, SendMemory& memory) {
   }
   if (lane->state == SendLaneState::asking) {
     if (now_ns() - lane->asked_ns < timeout_ns_) return Code::again;
-    if (lacks_descriptors(*peer)) {
+    if (peer->link.takes_turns() || lacks_descriptors(*peer)) {
       lane->asked_ns = now_ns();
       return Code::again;
     }

@@ -52,7 +52,11 @@ void RemoteLanes::begin(int rank, const RemoteAccess& access, Completion& comple
 
 // True: none waits for room.
 bool RemoteLanes::pump_operations(RankPeer& peer) {
-  while (!peer.waiting.empty() && peer.link.is_up()) {
+  while (!peer.waiting.empty()) {
+    if (!peer.link.is_up()) {
+      peer.link.want();
+      return true;
+    }
     if (peer.num_under_way >= kMaxUnderWay) return true;  // continues when one of them ends
     RemoteOperation& operation = *peer.waiting.first();
     const bool by_fabric =

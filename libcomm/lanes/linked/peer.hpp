@@ -157,6 +157,8 @@ struct RankPeer final : TargetSide::Memory {
   RankPeer(RemoteLanes& of, int number, const ProcessName& called)
       : lanes(of), rank(number), name(called), link(*this), target_side(link, *this) {}
   void make_busy() override;
+  bool is_at_work() const override;
+  bool is_starting() const override;
   std::byte* find_shared(const RemoteRange& range, std::uint32_t rights, Code& code) override;
   fabric::WorkRequest* pin(const RemoteRange& range, std::size_t bytes) override;
 
@@ -171,7 +173,6 @@ struct RankPeer final : TargetSide::Memory {
   bool answered = false;  // ever
   bool said_goodbye = false, got_farewell = false;
   bool is_leaving = false;                // it said goodbye
-  bool opens = false;                     // its link was opened here
   int num_refusals = 0;                   // of links to it since it left, or since its last message
   std::uint64_t changed_ns = 0;           // when the link began to be opened, or ended, last
   std::uint64_t goodbye_written = 0;      // that came with it

@@ -15,6 +15,7 @@
 #include "base/shortage.hpp"
 #include "base/wait.hpp"
 #include "lanes/linked/remote_lanes.hpp"
+#include "peer/turns.hpp"
 
 namespace weft::transport {
 
@@ -260,7 +261,6 @@ Status RemoteLanes::open_link(RankPeer& peer) {
                                        job_.describe(peer.rank), status.text())};
   link->client = &peer;
   peer.link.set_opened(*link);
-  peer.opens = true;
   return {};
 }
 
@@ -295,11 +295,9 @@ bool RemoteLanes::on_incoming(fabric::Link& link, fabric::Bytes bytes) {
   if (peer.link.state() == ReliableLink::State::lost) return false;  // as one that left, by silence
   if (peer.link.has_left(hello.opening)) return false;
   // Of two that open to each other at once, the lower name's link counts.
-  if (peer.link.link() != nullptr && !peer.link.is_up() && peer.opens && own_name() < peer.name)
-    return false;
+  if (peer.link.is_opening() && own_name() < peer.name) return false;
   drop_link(peer);
   peer.changed_ns = now_ns();
-  peer.opens = false;
   link.client = &peer;
   peer.num_refusals = 0;
   if (peer.link.take(link, hello.received, hello.opening)) return true;
@@ -314,27 +312,69 @@ void RemoteLanes::on_down(fabric::Link& link, Code why) {
   if (peer == nullptr) return;
   const bool was_up = peer->link.is_up();
   drop_link(*peer);
-  if (!is_alive(peer->rank)) return note_break_of_left(*peer, was_up ? 0 : 1);
+  const bool is_full = why == Code::no_memory || why == Code::again;
+  if (!is_alive(peer->rank) && !is_full) return note_break_of_left(*peer, was_up ? 0 : 1);
   if (why == Code::corrupt) return lose(*peer, "sends invalid data");
   if (!endpoint_->limits().breaks) return note_process_end(*peer);
-  if (why == Code::not_found) peer->link.note_refused(now_ns());
-  peer->link.back_off(now_ns());
+  peer->link.note_down(why, now_ns());
+  is_crowded_ = is_crowded_ || why == Code::no_memory;
+  if (is_crowded_) take_turns(why != Code::no_memory);
 }
 
 // It may have closed the link; or that broke, and the answer to its goodbye is to be sent again.
 void RemoteLanes::note_break_of_left(RankPeer& peer, int refusals) {
   end_operations(peer);
   peer.num_refusals += refusals;
-  peer.link.back_off(now_ns());
+  peer.link.note_down(Code::peer_lost, now_ns());
   if (peer.num_refusals >= kMostRefusals || !peer.link.has_unsent()) peer.got_farewell = true;
+}
+
+// Each writer either has posted before, or finds the link blocked.
+void RemoteLanes::block(RankPeer& peer) {
+  peer.link.block();
+  for (auto& [channel, pair] : peer.pairs)
+    if (pair.send != nullptr) const std::lock_guard wait(pair.send->lock);
+}
+
+bool RankPeer::is_at_work() const {
+  for (const auto* one = under_way.first(); one != nullptr; one = one->next)
+    if (one->is_fabrics) return true;
+  return false;
+}
+
+bool RankPeer::is_starting() const {
+  return std::ranges::any_of(pairs, [](const auto& item) {
+    const SendLaneState* lane = item.second.send;
+    return lane != nullptr && lane->waits_count;
+  });
+}
+
+// One more link rests, if one waits for its room. has_room: that which waits longest is opened.
+void RemoteLanes::take_turns(bool has_room) {
+  Turns turns(now_ns());
+  for (RankPeer* peer : known_) turns.look(peer->link);
+  is_crowded_ = turns.any_waits();
+  for (RankPeer* peer : known_) {
+    if (&peer->link == turns.to_rest()) {
+      block(*peer);
+      peer->link.rest();
+    }
+    if (has_room && &peer->link == turns.to_open()) open_next_link(*peer);
+  }
+}
+
+void RemoteLanes::on_rest(RankPeer& peer) {
+  // First what waits for room, and the answers to what the peer asked for before.
+  if (peer.link.is_up() && pump_lanes(peer)) peer.target_side.pump();
+  block(peer);
+  if (!peer.link.on_rest()) return;
+  drop_link(peer);
+  take_turns(true);
 }
 
 // Messages that the link had under way are sent again over the next one, as far as still needed.
 void RemoteLanes::drop_link(RankPeer& peer) {
-  // Each writer either has posted before, or finds the link blocked.
-  peer.link.block();
-  for (auto& [channel, pair] : peer.pairs)
-    if (pair.send != nullptr) const std::lock_guard wait(pair.send->lock);
+  block(peer);
   fabric::Link* link = peer.link.drop(now_ns());
   peer.changed_ns = now_ns();
   if (link == nullptr) return;
@@ -346,6 +386,7 @@ void RemoteLanes::drop_link(RankPeer& peer) {
     }
     if (pair.receive != nullptr) pair.receive->owes_count = pair.receive->owes_credit = false;
   }
+  if (!peer.unsent.empty() || !peer.owing.empty()) peer.link.want();
   peer.unsent.clear();
   peer.owing.clear();
   peer.target_side.on_link_end();
@@ -374,7 +415,11 @@ void RemoteLanes::pump(RankPeer& peer) {
   if (peer.link.floods()) return lose(peer, "asks and takes no answers");
   if (peer.link.lacks_memory())
     return lose(peer, "needs messages, and there is no memory to send them");
-  if (!peer.link.is_up()) return;
+  if (!peer.link.is_up()) {
+    if (peer.link.wake(now_ns_, !peer.waiting.empty() || !peer.under_way.empty()))
+      open_next_link(peer);
+    return;
+  }
   if (!pump_lanes(peer) || !pump_operations(peer) || !peer.target_side.pump()) peer.make_busy();
 }
 
@@ -400,6 +445,7 @@ void RemoteLanes::tick() {
   });
   if (was_away)
     for (RankPeer* peer : known_) peer->link.restart_wait(now_ns_);
+  if (is_crowded_) take_turns(false);
   for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs,
                                          std::min(timeout_ns_, kLookAtAllNs));
        left > 0; --left) {
@@ -407,9 +453,12 @@ void RemoteLanes::tick() {
     RankPeer& peer = *known_[next_tick_++];
     if (!is_alive(peer.rank) && (peer.got_farewell || !peer.link.has_unsent())) continue;
     const bool opens = own_name() < peer.name || !peer.answered || !is_alive(peer.rank) ||
+                       peer.link.takes_turns() ||
                        now_ns_ > peer.changed_ns + std::min(kHigherWaitsNs, timeout_ns_ / 8);
-    switch (peer.link.tick(now_ns_, silence_ns_,
-                           life(peer.rank).is_watched.load(std::memory_order_relaxed), opens)) {
+    // Peers whose links rest are not asked whether they live as long as others need the room.
+    const bool waits = life(peer.rank).is_watched.load(std::memory_order_relaxed) &&
+                       !(is_crowded_ && peer.link.is_resting());
+    switch (peer.link.tick(now_ns_, silence_ns_, waits, opens)) {
       case ReliableLink::Due::nothing:
         break;
       case ReliableLink::Due::ended:
@@ -440,17 +489,21 @@ void RemoteLanes::tick() {
         if (peer.link.link() != nullptr) endpoint_->distrust(*peer.link.link());
         drop_link(peer);
         if (is_alive(peer.rank))
-          peer.link.back_off(now_ns_);
+          peer.link.note_down(Code::timed_out, now_ns_);
         else
           note_break_of_left(peer, kMostRefusals / 2);
         break;
       case ReliableLink::Due::open:
-        if (or_no_memory([&] { return open_link(peer); })) break;
-        peer.link.back_off_most(now_ns_);
-        if (!is_alive(peer.rank)) note_break_of_left(peer, 1);
+        open_next_link(peer);
         break;
     }
   }
+}
+
+void RemoteLanes::open_next_link(RankPeer& peer) {
+  if (or_no_memory([&] { return open_link(peer); })) return;
+  peer.link.back_off_most(now_ns_);
+  if (!is_alive(peer.rank)) note_break_of_left(peer, 1);
 }
 
 // Without a free descriptor here no link is made, and the silence is not the peer's.
@@ -514,7 +567,8 @@ std::size_t RemoteLanes::num_cut_off() const noexcept {
 bool RemoteLanes::has_under_way() const noexcept {
   const std::lock_guard lock(lock_);
   return std::ranges::any_of(known_, [&](const RankPeer* peer) {
-    return is_alive(peer->rank) && (!peer->link.is_up() || peer->link.has_unsent());
+    const bool is_between = !peer->link.is_up() && !peer->link.is_resting();
+    return is_alive(peer->rank) && (is_between || peer->link.has_unsent());
   });
 }
 
@@ -572,6 +626,7 @@ bool RemoteLanes::say_goodbye(RankPeer& peer) {
   if (peer.got_farewell) return true;
   if (peer.said_goodbye) return false;
   if (!is_alive(peer.rank)) return !peer.link.has_unsent();  // it has the answer to its goodbye
+  peer.link.want();
   if (!peer.link.is_up())  // the peer does not know this rank, or its link is to come again
     return !peer.answered && !peer.sends();
   for (const auto& [channel, pair] : peer.pairs) {

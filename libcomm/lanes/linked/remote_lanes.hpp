@@ -186,7 +186,11 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Status reach(int rank, RankPeer*& peer);
   Status open_link(RankPeer& peer);
   void note_break_of_left(RankPeer& peer, int refusals);
+  static void block(RankPeer& peer);
   void drop_link(RankPeer& peer);
+  void open_next_link(RankPeer& peer);
+  void take_turns(bool has_room);
+  void on_rest(RankPeer& peer);
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
   bool lacks_descriptors(const RankPeer& peer);
@@ -305,6 +309,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   std::vector<SendLaneState*> held_;  // lanes that hold something
   std::atomic<bool> holds_{false};    // there are held lanes
   bool is_leaving_ = false;
+  bool is_crowded_ = false;  // links wait for the room of others
   bool reported_foreign_ = false, reported_other_job_ = false, reported_shortage_ = false;
   std::atomic<std::uint32_t> never_{0};  // the doorbell of remote peers: nobody sleeps on it
 };

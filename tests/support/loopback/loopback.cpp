@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -54,6 +55,7 @@ struct WireEnd : Link {
   int side = 0;
   std::list<Packet> sent;  // not yet at the other side
   std::size_t unread = 0;  // messages for it in its endpoint's inbox
+  bool has_room = false;   // it counts as one of the links of its endpoint
 };
 
 struct Wire {
@@ -76,6 +78,7 @@ class LoopbackEndpoint final : public Endpoint {
                .writes = options.writes,
                .breaks = true,
                .links = options.links};
+    most_links_ = options.most_links;
     id_ = ++network_->last_id_;
     network_->endpoints_[id_] = this;
   }
@@ -119,7 +122,10 @@ class LoopbackEndpoint final : public Endpoint {
     ends_.insert(end.get());
     ++num_opened_;
     link = end.get();
-    if (wire.endpoints[1] == nullptr) {
+    if (!take_room(*end)) {
+      wire.is_down = true;
+      tell({EventKind::down, end.get(), nullptr, why_full(), {}});
+    } else if (wire.endpoints[1] == nullptr) {
       wire.is_down = true;
       tell({EventKind::down, end.get(), nullptr, Code::peer_lost, {}});
     } else {
@@ -147,6 +153,7 @@ class LoopbackEndpoint final : public Endpoint {
       end.wire->ends[end.side] = nullptr;
       end.wire->endpoints[end.side] = nullptr;  // which may be gone before the other end is
       ends_.erase(&end);
+      if (end.has_room) --num_links_;
     }
     delete &end;
     for (auto [request, code] : ended) request->done(*request, code);
@@ -301,6 +308,17 @@ class LoopbackEndpoint final : public Endpoint {
     const std::uint64_t one = 1;
     if (::write(wake_fd_, &one, sizeof one) < 0) return;  // it is readable already
   }
+
+  bool take_room(WireEnd& end) {
+    if (most_links_ != 0 && num_links_ == most_links_) {
+      ++num_refused_;
+      return false;
+    }
+    ++num_links_;
+    return end.has_room = true;
+  }
+  // As on a device that other processes use, too.
+  Code why_full() const { return num_links_ > 0 ? Code::no_memory : Code::peer_lost; }
 
   void list(const std::shared_ptr<Wire>& wire) {
     for (int side = 0; side < 2; ++side) {
@@ -483,6 +501,18 @@ class LoopbackEndpoint final : public Endpoint {
         std::lock_guard lock(network_->mutex_);
         Wire& wire = *end.wire;
         if (wire.is_down) return;
+        if (!take_room(end)) {
+          wire.is_down = true;
+          const Code why = why_full();
+          tell({EventKind::down, &end, nullptr, why, {}});
+          if (wire.ends[0] != nullptr)
+            wire.endpoints[0]->tell({EventKind::down,
+                                     wire.ends[0],
+                                     nullptr,
+                                     why == Code::no_memory ? Code::again : why,
+                                     {}});
+          return;
+        }
         wire.is_up = true;
         if (wire.ends[0] != nullptr)
           wire.endpoints[0]->tell({EventKind::up, wire.ends[0], nullptr, Code::ok, {}});
@@ -515,6 +545,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::unordered_set<WireEnd*> ends_;
   std::unordered_map<std::uint64_t, Memory> memory_;  // by the key's secret
   bool armed_ = false;
+  std::size_t most_links_ = 0, num_links_ = 0, num_refused_ = 0;
   bool silent_ = false;
   bool holds_ = false;
   std::deque<Event> held_;  // of links that have been asked for and are not told yet
@@ -525,6 +556,11 @@ std::shared_ptr<Network> Network::of_process() {
   // The loopback of a process is one by nature.
   static const auto network = std::make_shared<Network>();
   return network;
+}
+
+unsigned Options::links_of_environment() {
+  static const char* const text = std::getenv("LOOPBACK_LINKS");
+  return text == nullptr ? 0 : static_cast<unsigned>(std::atoi(text));
 }
 
 void Network::set_faults(const Faults& faults) {
@@ -571,8 +607,8 @@ Network::Counts Network::counts(const std::string& address) {
   const auto found = endpoints_.find(id_of(address));
   if (found == endpoints_.end()) return {};
   const LoopbackEndpoint& endpoint = *found->second;
-  return {endpoint.ends_.size(), endpoint.served_bytes_, endpoint.num_messages_,
-          endpoint.num_writes_, endpoint.num_opened_};
+  return {endpoint.ends_.size(),  endpoint.num_refused_, endpoint.served_bytes_,
+          endpoint.num_messages_, endpoint.num_writes_,  endpoint.num_opened_};
 }
 
 void Network::hold_requests(const std::string& address, bool are_held) {

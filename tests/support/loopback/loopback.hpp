@@ -31,6 +31,9 @@ struct Options {
   std::size_t message_max = 4096;
   bool puts = true, gets = true, atomics = true, writes = true;
   unsigned links = 1;
+  // Of all peers, at once; 0: any number. LOOPBACK_LINKS sets it where a test does not.
+  unsigned most_links = links_of_environment();
+  static unsigned links_of_environment();
 };
 
 class Network {
@@ -52,6 +55,7 @@ class Network {
   // and gets that it has served.
   struct Counts {
     std::size_t links = 0;
+    std::size_t refused = 0;  // for want of room
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0, writes = 0;  // that have arrived there
     std::uint64_t opened = 0;                // links, from there, ever

@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
-#include "base/pool.hpp"
+#include "base/containers/pool.hpp"
+#include "base/containers/slots.hpp"
 #include "base/shortage.hpp"
-#include "base/slots.hpp"
 #include "coll/coll.hpp"
 #include "exchange/agreement.hpp"
 #include "exchange/memory_key.hpp"

@@ -6,7 +6,7 @@
 #include <new>
 #include <vector>
 
-#include "base/list.hpp"
+#include "base/containers/list.hpp"
 #include "rma/access.hpp"
 #include "weft/operation.hpp"
 

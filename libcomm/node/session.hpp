@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "base/slots.hpp"
+#include "base/containers/slots.hpp"
 #include "base/spin_lock.hpp"
 #include "base/stats.hpp"
 #include "node/rails.hpp"

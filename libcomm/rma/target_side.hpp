@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/slots.hpp"
+#include "base/containers/slots.hpp"
 #include "peer/reliable_link.hpp"
 #include "rma/access.hpp"
 

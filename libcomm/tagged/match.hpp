@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/list.hpp"
+#include "base/containers/list.hpp"
 #include "tagged/request.hpp"
 
 namespace weft::tagged {

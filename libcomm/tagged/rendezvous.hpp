@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/pool.hpp"
-#include "base/slots.hpp"
+#include "base/containers/pool.hpp"
+#include "base/containers/slots.hpp"
 #include "tagged/sending.hpp"
 
 namespace weft::tagged {

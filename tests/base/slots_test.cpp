@@ -1,5 +1,5 @@
 // Things by number: an old number finds nothing, and a number is never 0.
-#include "base/slots.hpp"
+#include "base/containers/slots.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstdint>

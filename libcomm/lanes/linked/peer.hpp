@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/list.hpp"
+#include "base/containers/list.hpp"
 #include "base/os/mapping.hpp"
 #include "base/spin_lock.hpp"
 #include "fabric/endpoint.hpp"

@@ -27,9 +27,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/containers/pool.hpp"
+#include "base/containers/slots.hpp"
 #include "base/log.hpp"
-#include "base/pool.hpp"
-#include "base/slots.hpp"
 #include "fabric/endpoint.hpp"
 #include "lanes/doorbell.hpp"
 #include "lanes/lanes.hpp"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/list.hpp"
+#include "base/containers/list.hpp"
 #include "coll/plan/notices.hpp"
 #include "mpi/collective/insist.hpp"
 #include "mpi/comm/context_ids.hpp"

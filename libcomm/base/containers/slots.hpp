@@ -68,9 +68,7 @@ class Slots {
     bool is_used = false;
   };
   static constexpr int kHalf = 4 * sizeof(Number);  // its bits
-  static Number place_of(Number number) noexcept {
-    return number & ((Number{1} << kHalf) - 1);
-  }
+  static Number place_of(Number number) noexcept { return number & ((Number{1} << kHalf) - 1); }
 
   std::vector<Slot> slots_;
   std::vector<Number> free_;  // places

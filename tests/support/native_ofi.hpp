@@ -22,9 +22,9 @@ inline const std::vector<std::string> kNativeProviders = [] {
   return std::vector<std::string>{"shm", "tcp;ofi_rxm", "sockets"};
 }();
 
-// Of all that, this and verbs need no processor of the owner's.
+// Returns true if this one needs no processor of the owner's, as devices do not.
 inline bool is_without_owner(const std::string& provider) {
-  return provider == "shm" || provider.starts_with("verbs");
+  return !provider.starts_with("tcp") && provider != "sockets";
 }
 
 // OFI_NATIVE_IN_TEST in the environment: all endpoints of this process are such.

@@ -11,9 +11,10 @@ class List {
   Item* first() const { return first_; }
   Item* last() const { return last_; }
   void push_back(Item& item) {
-    item.*kBefore = last_;
+    Item* const last = last_;
+    item.*kBefore = last;
     item.*kNext = nullptr;
-    (last_ != nullptr ? last_->*kNext : first_) = &item;
+    (last != nullptr ? last->*kNext : first_) = &item;
     last_ = &item;
   }
   void push_front(Item& item) {
@@ -23,8 +24,10 @@ class List {
     first_ = &item;
   }
   void remove(Item& item) {
-    (item.*kBefore != nullptr ? (item.*kBefore)->*kNext : first_) = item.*kNext;
-    (item.*kNext != nullptr ? (item.*kNext)->*kBefore : last_) = item.*kBefore;
+    // Read first, as the compiler cannot know that neither changes meanwhile.
+    Item *const before = item.*kBefore, *const next = item.*kNext;
+    (before != nullptr ? before->*kNext : first_) = next;
+    (next != nullptr ? next->*kBefore : last_) = before;
   }
   Item* pop_front() {
     Item* item = first_;

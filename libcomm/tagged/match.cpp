@@ -51,16 +51,18 @@ Unexpected* Matcher::find_rts(int source, std::uint64_t send_id) noexcept {
 void Matcher::add_unexpected(Unexpected& message) noexcept {
   unexpected_[bucket(message.context, message.source, message.tag)].push_back(message);
   arrival_.push_back(message);
-  const std::size_t now = level() + 1;
-  level_.store(now, std::memory_order_relaxed);
-  if (now > peak_.load(std::memory_order_relaxed)) peak_.store(now, std::memory_order_relaxed);
+  ++num_unexpected_;
+  level_.store(num_unexpected_, std::memory_order_relaxed);
+  if (num_unexpected_ > peak_.load(std::memory_order_relaxed))
+    peak_.store(num_unexpected_, std::memory_order_relaxed);
   if (message.context == counted_context_) num_counted_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Matcher::remove_unexpected(Unexpected& message) noexcept {
   unexpected_[bucket(message.context, message.source, message.tag)].remove(message);
   arrival_.remove(message);
-  level_.store(level() - 1, std::memory_order_relaxed);
+  --num_unexpected_;
+  level_.store(num_unexpected_, std::memory_order_relaxed);
 }
 
 void Matcher::forget(int source) noexcept {

@@ -86,15 +86,15 @@ class Matcher {
 
   // The earliest message that a receive with these arguments would take, or null.
   Unexpected* find_unexpected(int source, std::uint32_t context, std::int32_t tag) noexcept {
-    if (level() == 0) return nullptr;
+    if (num_unexpected_ == 0) return nullptr;
     return find_unexpected_slow(source, context, tag);
   }
   // The unmatched RTS of this number, or null.
   Unexpected* find_rts(int source, std::uint64_t send_id) noexcept;
   void add_unexpected(Unexpected& message) noexcept;
   void remove_unexpected(Unexpected& message) noexcept;
-  // How many there are, callable without the lock, and the maximum since the last call of
-  // restart_peak().
+  std::size_t num_unexpected() const noexcept { return num_unexpected_; }
+  // The same, callable without the lock, and its maximum since the last call of restart_peak().
   std::size_t level() const noexcept { return level_.load(std::memory_order_relaxed); }
   std::size_t peak() const noexcept {
     return std::max(peak_.load(std::memory_order_relaxed), level());
@@ -163,11 +163,12 @@ class Matcher {
   std::array<List<Request>, kNumBuckets> posted_;
   List<Request> any_;
   std::uint64_t next_number_ = 0;
+  std::size_t num_unexpected_ = 0;
   std::array<List<Unexpected>, kNumBuckets> unexpected_;
   List<Unexpected, &Unexpected::next_any, &Unexpected::before_any> arrival_;
   std::uint32_t counted_context_ = ~std::uint32_t{0};
   std::atomic<std::uint32_t> num_counted_{0};  // relaxed: the engine's lock orders what it counts
-  // relaxed: of the unexpected messages; changed under the engine's lock, but for the peak.
+  // num_unexpected_ for readers without the engine's lock.
   std::atomic<std::size_t> level_{0}, peak_{0};
   Unexpected* free_ = nullptr;
   std::size_t num_free_ = 0;

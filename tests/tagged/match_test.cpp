@@ -75,7 +75,7 @@ TEST_CASE("matching follows the order of posting and of arrival", "[match]") {
       matcher.post(*request);
       posted.push_back(std::move(request));
     }
-    REQUIRE(matcher.level() == waiting.size());
+    REQUIRE(matcher.num_unexpected() == waiting.size());
     if (!posted.empty() && random() % 16 == 0) {  // one is taken back
       const auto which = std::next(posted.begin(), static_cast<long>(random() % posted.size()));
       matcher.remove_posted(**which);

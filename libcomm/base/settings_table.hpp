@@ -29,7 +29,8 @@ WEFT_SETTING(
 WEFT_SETTING(spin_us, "SPIN_US", "50", us, expert,
              "how long a wait polls before it yields, when every process has a core of its own")
 WEFT_SETTING(yield_us, "YIELD_US", "2000", us, expert,
-             "how long a wait polls and yields in turn before it sleeps until its doorbell is rung")
+             "how long a wait polls, between polls leaving its core to others where they need it, "
+             "before it sleeps until its doorbell is rung")
 WEFT_SETTING(progress, "PROGRESS", "calls", choice, user,
              "calls|thread: messages and nonblocking collectives of MPI progress only in calls of "
              "MPI, or by a thread, too, while the program computes")
@@ -80,9 +81,10 @@ WEFT_SETTING(ring_max_bytes, "RING_MAX_BYTES", "2M", bytes, expert,
              "a lane's ring once its writer has waited for room")
 WEFT_SETTING(lane_memory_bytes, "LANE_MEMORY_BYTES", "64G", bytes, expert,
              "the most that the rings of a process's exchanges may take; costs nothing until used")
-WEFT_SETTING(eager_max_bytes, "EAGER_MAX_BYTES", "8K", bytes, expert,
-             "the longest message that travels inside the ring; a longer one is a rendezvous "
-             "(RTS, CTS, FIN) and is copied straight into the receiver's buffer")
+WEFT_SETTING(
+    eager_max_bytes, "EAGER_MAX_BYTES", "8K", bytes, expert,
+    "the longest message that travels inside the ring (at most RING_MAX_BYTES); a longer one "
+    "is a rendezvous (RTS, CTS, FIN) and is copied straight into the receiver's buffer")
 WEFT_SETTING(remote_eager_max_bytes, "REMOTE_EAGER_MAX_BYTES", "0", bytes, expert,
              "as EAGER_MAX_BYTES, between hosts; 0: 32K over verbs, 64K over tcp and ofi")
 WEFT_SETTING(exchange_staging_bytes, "EXCHANGE_STAGING_BYTES", "256M", bytes, expert,

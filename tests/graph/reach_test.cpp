@@ -67,6 +67,25 @@ LoadOptions with_threads(int threads) {
           .bind_threads = false};
 }
 
+// Of the whole graph, by one thread.
+struct Answers {
+  std::vector<std::uint32_t> depths;
+  std::vector<std::uint64_t> distances;
+  std::vector<VertexId> components, labels;
+  std::vector<double> ranks;
+};
+
+Answers answers_of(const std::string& path, VertexId source) {
+  Answers answers;
+  on_ranks(1, [&](transport::Job& job) {
+    const Graph graph = loadGraph(job, path, with_threads(1));
+    answers = {serial::bfs_depths(graph, source), serial::sssp_distances(graph, source),
+               serial::components(graph), serial::labels(graph, 5),
+               serial::pagerank(graph, {.iterations = 5})};
+  });
+  return answers;
+}
+
 }  // namespace
 
 TEST_CASE("ranges are the blocks that have a vertex") {
@@ -134,18 +153,7 @@ TEST_CASE("algorithms are right where ranks have few vertices of others") {
   const TemporaryFile file(".bin");
   write_binary(file.path(), grid_edges(GENERATE(52, 100)));
   const VertexId source = kVertices / 2;
-  std::vector<std::uint32_t> depths;
-  std::vector<std::uint64_t> distances;
-  std::vector<VertexId> components, labels;
-  std::vector<double> ranks;
-  on_ranks(1, [&](transport::Job& job) {
-    const Graph graph = loadGraph(job, file.path(), with_threads(1));
-    depths = serial::bfs_depths(graph, source);
-    distances = serial::sssp_distances(graph, source);
-    components = serial::components(graph);
-    ranks = serial::pagerank(graph, {.iterations = 5});
-    labels = serial::labels(graph, 5);
-  });
+  const auto [depths, distances, components, labels, ranks] = answers_of(file.path(), source);
   const int num_ranks = GENERATE(2, 5);
   const int num_threads = GENERATE(1, 2);
   std::atomic<std::uint64_t> wrong_depths{0}, wrong_distances{0}, wrong_components{0};
@@ -191,15 +199,7 @@ TEST_CASE("vertex programs, and what goes on from their states, where ranks have
   const TemporaryFile file(".bin");
   write_binary(file.path(), grid_edges(52));
   const VertexId source = kVertices / 2;
-  std::vector<std::uint32_t> depths;
-  std::vector<std::uint64_t> distances;
-  std::vector<VertexId> components;
-  on_ranks(1, [&](transport::Job& job) {
-    const Graph graph = loadGraph(job, file.path(), with_threads(1));
-    depths = serial::bfs_depths(graph, source);
-    distances = serial::sssp_distances(graph, source);
-    components = serial::components(graph);
-  });
+  const auto [depths, distances, components, labels, ranks] = answers_of(file.path(), source);
   const int num_ranks = GENERATE(2, 3, 6);
   const bool migrates = GENERATE(false, true);
   std::atomic<std::uint64_t> wrong{0}, wrong_resumed{0};

@@ -38,7 +38,7 @@ static void exchange(MPI_Comm comm) {
   must(MPI_Comm_size(comm, &size), "size");
   must(MPI_Comm_rank(comm, &me), "rank");
   const int next = (me + 1) % size, before = (me + size - 1) % size;
-  const int lengths[] = {8, 1000, 20000, kLarge};
+  const int lengths[] = {8, 1000, 8000, kLarge};
   for (int i = 0; i < 4; ++i) {
     memset(out, me + i, kLarge);
     must(MPI_Irecv(in, lengths[i], MPI_BYTE, before, i, comm, &requests[0]), "irecv");

@@ -95,9 +95,12 @@ Status direct_allreduce(ShmTeam& team, const void* input, void* receive, std::si
   if (scratch == nullptr) return Code::peer_lost;
   Code code = reduce_part(team, input, at(receive, offset(mine)), theirs, mine, op, scratch);
   team.end();
-  if (meet(team, receive, theirs) == nullptr) return Code::peer_lost;
-  if (!team.read(1 - team.rank(), at(receive, offset(others)), theirs + offset(others),
-                 others.count * op.element_bytes))
+  // Null: this half is not there.
+  if (meet(team, code == Code::ok ? receive : nullptr, theirs) == nullptr) return Code::peer_lost;
+  if (theirs == 0)
+    code = code == Code::ok ? Code::not_permitted : code;
+  else if (!team.read(1 - team.rank(), at(receive, offset(others)), theirs + offset(others),
+                      others.count * op.element_bytes))
     code = copy_failure();
   return part_company(team) ? code : Code::peer_lost;
 }

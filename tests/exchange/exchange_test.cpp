@@ -53,6 +53,8 @@ TEST_CASE("all messages arrive once, in order, at the right thread", "[exchange]
   // A device in software makes 4032 queue pairs more slowly than ranks wait for each other.
   const char* fabric = getenv("WEFT_FABRIC");
   if (num_ranks > 13 && fabric != nullptr && std::string_view(fabric) == "verbs") return;
+  // Nor does each of 63 peers get its turn soon where there is room for two.
+  if (num_ranks > 13 && getenv("LOOPBACK_LINKS") != nullptr) return;
   // Ranks that the sanitizers slow down, on a machine that does other things, too.
   const Environment patience("WEFT_PEER_TIMEOUT_MS", "60000");
   const std::uint32_t num_messages = num_ranks > 8 ? 300 : 20000;

@@ -177,7 +177,7 @@ void Session::tick_rails(std::uint64_t now) {
       }
       if (rail->num_posted == 0 && rail->rest == Rail::Rest::asked) {
         stopped.push_back(rail.get());
-      } else if (rail->is_up && (rail->num_posted == 0 || rail->num_ended != rail->seen_ended)) {
+      } else if ((rail->is_up && rail->num_posted == 0) || rail->num_ended != rail->seen_ended) {
         rail->seen_ended = rail->num_ended;
         rail->still_since_ns = now;
       } else if (now > rail->still_since_ns + std::min(transport_.timeout_ns() / 2, kMostStillNs) /

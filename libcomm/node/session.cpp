@@ -248,8 +248,10 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
       lose(Code::peer_lost, "has left");
       return true;
     case Kind::rest:
-      on_rest();
-      return true;
+      return with(Head{}, [&](auto& m) {
+        on_rest(m.id == 1);
+        return true;
+      });
     case Kind::rail_rest:
       return with(Head{}, [&](auto& m) {
         on_rail_rest(m.id);
@@ -349,9 +351,9 @@ void Session::try_another_device() {
        "is reached only by a device without puts, and a notified put has to be done again");
 }
 
-void Session::note_away(std::uint64_t now) {
+void Session::note_away(std::uint64_t now, bool is_first) {
   std::lock_guard lock(lock_);
-  link_.restart_wait(now);
+  link_.note_away(now, is_first);
 }
 
 std::uint64_t Session::unreachable_ns(std::uint64_t now) {
@@ -401,7 +403,7 @@ bool Session::waits() const {
 void Session::say_goodbye() {
   Head head{.kind = Kind::bye};
   std::lock_guard lock(lock_);
-  if (link_.is_up() || is_sending()) post_control(head);
+  if (link_.is_up() || link_.takes_turns()) post_control(head);
 }
 
 // Turns.
@@ -417,12 +419,12 @@ void Session::rest() {
   link_.rest();
 }
 
-void Session::on_rest() {
+void Session::on_rest(bool answers) {
   {
     std::lock_guard lock(lock_);
     // First the answers to what the peer asked for before.
     if (link_.is_up()) target_side_.pump();
-    if (!link_.on_rest()) return;
+    if (!link_.on_rest(answers)) return;
   }
   drop_link();
   transport_.note_room(true);

@@ -74,7 +74,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   bool pump();
   void tick(std::uint64_t now_ns);
   // After a long time without polls: the peer's silence counts from now on.
-  void note_away(std::uint64_t now_ns);
+  void note_away(std::uint64_t now_ns, bool is_first);
   // Any thread. 0: the link is up, or the session is lost.
   std::uint64_t unreachable_ns(std::uint64_t now_ns);
   void lose(Code code, std::string_view why) noexcept;
@@ -121,7 +121,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   bool waits() const;
   void open_next_link(std::uint64_t now_ns);
   void rest();
-  void on_rest();
+  void on_rest(bool answers);
   void try_another_device();
   void note_up();
   void use(fabric::Endpoint& endpoint);

@@ -522,7 +522,8 @@ void Transport::tick() {
     last_tick_ns_ = now_ns_;
     const std::uint64_t now = now_ns();
     if (was_away)
-      for (const auto& session : sessions_) session->note_away(now);
+      for (const auto& session : sessions_) session->note_away(now, !was_away_);
+    was_away_ = was_away;
     now_ns_ = now;
     for (std::size_t i = sessions_.size(); i-- > 0;) {
       if (i >= sessions_.size()) continue;

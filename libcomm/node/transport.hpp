@@ -127,6 +127,7 @@ class Transport final : peer::Bootstrap::Events, fabric::Events {
   std::atomic<int> num_awaited_{0};  // connects and mappings, which come by sockets
   std::uint64_t now_ns_ = 0;         // of the last tick
   std::uint64_t last_tick_ns_ = 0, last_sockets_ns_ = 0;
+  bool was_away_ = false;  // at the last tick
   bool is_crowded_ = false;
   std::uint64_t crowded_until_ns_ = 0;
   std::atomic<std::uint64_t> num_polls_{0};

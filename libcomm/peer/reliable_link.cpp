@@ -344,23 +344,27 @@ bool ReliableLink::may_rest(std::uint64_t now) const {
 void ReliableLink::rest() {
   const Update update(*this);
   state_ = State::resting;
-  is_rest_sent_ = is_wanted_ = false;
+  is_rest_sent_ = is_wanted_ = has_peers_rest_ = false;
   owner_.make_busy();
 }
 
-bool ReliableLink::on_rest() {
+bool ReliableLink::on_rest(bool answers) {
   if (link_ == nullptr || !retains()) return false;
   if (state_ == State::up) rest();
   if (!is_resting()) return false;
-  if (is_rest_sent_ && rest_acked_ == num_received_) return true;
-  is_rest_sent_ = false;  // another acknowledges the rest
-  owner_.make_busy();
+  const bool is_first = !std::exchange(has_peers_rest_, true);
+  const bool has_acknowledged = is_rest_sent_ && rest_acked_ == num_received_;
+  if (answers && has_acknowledged) return true;
+  if (is_first || !has_acknowledged) {  // it is answered, or another acknowledges the rest
+    is_rest_sent_ = false;
+    owner_.make_busy();
+  }
   return false;
 }
 
 void ReliableLink::pump_rest() {
   if (!is_rest_sent_ && !owner_.is_at_work()) {  // else the next tick tries again
-    Head head{.kind = Kind::rest, .acked = num_received_};
+    Head head{.kind = Kind::rest, .acked = num_received_, .id = has_peers_rest_ ? 1u : 0u};
     if (endpoint_->message(*link_, as_bytes(head), {}) != Code::ok) return owner_.make_busy();
     note_acknowledged();
     is_rest_sent_ = true;

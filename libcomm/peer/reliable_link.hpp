@@ -143,6 +143,15 @@ class ReliableLink {
     note_received(now_ns);
     began_ns_ = now_ns;
     if (broken_since_ns_ != 0) broken_since_ns_ = now_ns;
+    if (waits_since_ns_ != 0) waits_since_ns_ = now_ns;
+  }
+  // This process has looked late, once or again and again: who always does so must hear of the end
+  // of a peer, too.
+  void note_away(std::uint64_t now_ns, bool is_first) {
+    if (is_first)
+      restart_wait(now_ns);
+    else if (is_up())
+      note_received(now_ns);
   }
   // The peer's host says that no process is there.
   void note_refused(std::uint64_t now_ns) noexcept {
@@ -152,8 +161,8 @@ class ReliableLink {
 
   // Turns, where an endpoint has fewer links than peers (turns.hpp). Each end that gives the link
   // up sends a `rest` once the fabric has no request of its own, and posts nothing on it from then
-  // on; who has sent and got one, and acknowledged everything, closes. So nothing is cut off but
-  // what a break may cut off as well, and no end takes it for one.
+  // on; who gets one that answers its own, and has acknowledged everything, closes: all that
+  // either has sent has come then. No end takes it for a break.
   bool is_resting() const { return state_ == State::resting; }
   bool is_leaving() const { return is_resting() && link_ != nullptr; }
   // Returns true if the next link is opened in turn, by either side.
@@ -164,8 +173,9 @@ class ReliableLink {
   std::uint64_t waits_since_ns() const { return waits_since_ns_; }
   // Begins to give the link up. Threads without the caller's lock write on it no more.
   void rest();
-  // The peer's rest has come, and the same holds. True: the caller drops the link.
-  bool on_rest();
+  // The peer's rest has come, and the same holds. answers: the peer has got one from here. True:
+  // the caller drops the link.
+  bool on_rest(bool answers);
   // Something waits for a resting link.
   void want() {
     if (!is_resting()) return;
@@ -262,7 +272,7 @@ class ReliableLink {
   std::uint32_t num_opened_ = 0;  // ever, also by links of the owner's beside this one
   std::uint32_t left_ = 0;        // the peer has left the links that it opened up to this number
 
-  bool is_rest_sent_ = false, is_wanted_ = false, is_woken_ = false;
+  bool is_rest_sent_ = false, has_peers_rest_ = false, is_wanted_ = false, is_woken_ = false;
   std::uint32_t rest_acked_ = 0;      // by the rest that was sent
   std::uint64_t waits_since_ns_ = 0;  // for room here
   std::uint64_t used_ns_ = 0;         // the last tick that saw messages, and what it saw

@@ -191,7 +191,7 @@ TEST_CASE("of links to peers the one that was used least recently gives way to o
   CHECK(look().to_rest() == nullptr);  // one goes already
   idle.poll();
   CHECK(idle.wire.sent.back().kind == Kind::rest);
-  CHECK(idle.link.on_rest());
+  CHECK(idle.link.on_rest(true));
   REQUIRE(idle.link.drop(now) == &idle.to_peer);
   waits.link.set_opened(waits.to_peer);
   CHECK(look().to_open() == nullptr);

@@ -111,7 +111,7 @@ struct Peer final : ReliableLink::Owner {
     if (state == "broken") REQUIRE(link.drop(now) == &first);
     if (state == "resting") {
       rest(2);
-      REQUIRE(link.on_rest());
+      REQUIRE(link.on_rest(true));
       REQUIRE(link.drop(now) == &first);
       poll();
     }
@@ -280,7 +280,7 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        }},
       {"this process was away for the timeout",
        [](Peer& peer) {
-         peer.link.restart_wait(peer.now += kTimeoutNs + 1);
+         peer.link.note_away(peer.now += kTimeoutNs + 1, true);
          return peer.tick(1);
        }},
       {"a quarter of the timeout without an answer",
@@ -339,7 +339,7 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
        [](Peer& peer) {
          peer.begin_rest();
          peer.hear_rest(2);
-         if (peer.link.on_rest()) return std::string("dropped");
+         if (peer.link.on_rest(peer.link.is_resting())) return std::string("dropped");
          peer.poll();
          CHECK_FALSE(peer.link.has_unsent());
          return peer.only_sent();
@@ -349,7 +349,15 @@ const std::map<std::string, std::function<std::string(Peer&)>>& events() {
          peer.begin_rest();
          REQUIRE(peer.receive(3, 2) == ReliableLink::Received::fresh);
          peer.hear_rest(2);
-         CHECK_FALSE(peer.link.on_rest());
+         CHECK_FALSE(peer.link.on_rest(true));
+         peer.poll();
+         return peer.only_sent();
+       }},
+      {"the peer's rest crosses",
+       [](Peer& peer) {
+         peer.begin_rest();
+         peer.hear_rest(2);
+         CHECK_FALSE(peer.link.on_rest(false));
          peer.poll();
          return peer.only_sent();
        }},
@@ -464,4 +472,13 @@ TEST_CASE("who may be opened to by its peer believes a host that refuses later")
     if (due == "stalled") REQUIRE(peer.link.drop(peer.now) == &peer.second);
   }
   CHECK(passed > kTimeoutNs / 4);
+}
+
+TEST_CASE("who looks late again and again still finds that a peer is gone") {
+  Peer peer("broken");
+  for (int i = 0; i < 3; ++i) {
+    peer.link.note_away(peer.now += kTimeoutNs / 2, i == 0);
+    const std::string due = peer.tick(1);
+    CHECK(due == (i == 2 ? "gone" : "open"));
+  }
 }

@@ -307,7 +307,7 @@ bool RemoteLanes::dispatch(RankPeer& peer, const Head& head, fabric::Bytes bytes
         return true;
       });
     case Kind::rest:
-      on_rest(peer);
+      on_rest(peer, head.id == 1);
       return true;
     case Kind::farewell:
       peer.got_farewell = true;

@@ -363,11 +363,11 @@ void RemoteLanes::take_turns(bool has_room) {
   }
 }
 
-void RemoteLanes::on_rest(RankPeer& peer) {
+void RemoteLanes::on_rest(RankPeer& peer, bool answers) {
   // First what waits for room, and the answers to what the peer asked for before.
   if (peer.link.is_up() && pump_lanes(peer)) peer.target_side.pump();
   block(peer);
-  if (!peer.link.on_rest()) return;
+  if (!peer.link.on_rest(answers)) return;
   drop_link(peer);
   take_turns(true);
 }
@@ -444,7 +444,8 @@ void RemoteLanes::tick() {
     return mirror->under_way == 0 && (!mirror->was_cut_off || mirror->registered_bytes > 0);
   });
   if (was_away)
-    for (RankPeer* peer : known_) peer->link.restart_wait(now_ns_);
+    for (RankPeer* peer : known_) peer->link.note_away(now_ns_, !was_away_);
+  was_away_ = was_away;
   if (is_crowded_) take_turns(false);
   for (std::size_t left = share_of_check(known_.size(), kLeastPerTick, kLanesTickNs,
                                          std::min(timeout_ns_, kLookAtAllNs));

@@ -190,7 +190,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   void drop_link(RankPeer& peer);
   void open_next_link(RankPeer& peer);
   void take_turns(bool has_room);
-  void on_rest(RankPeer& peer);
+  void on_rest(RankPeer& peer, bool answers);
   void note_up(RankPeer& peer);
   void note_end(int rank, PeerState state);
   bool lacks_descriptors(const RankPeer& peer);
@@ -303,6 +303,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
   Pool<Pinned> pinned_;
 
   std::uint64_t now_ns_ = 0, ticked_ns_ = 0;
+  bool was_away_ = false;  // at the last tick
   std::uint64_t polls_ = 1;
   unsigned polls_to_clock_ = 0;
   Watcher* watcher_ = nullptr;        // null: no entries are held

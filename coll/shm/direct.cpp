@@ -27,19 +27,13 @@ Status copy_between(ShmTeam& team, bool sends, const void* send, void* receive, 
     if (!sends) team.close_to_writer(peer);
     return Code::peer_lost;
   };
-  if (!expose(team, sends ? send : receive)) return lost();
-  team.ring(peer);
-  if (!team.wait_for(peer)) return lost();
-  team.note_all_arrived();
+  std::uint64_t theirs = 0;
+  if (!meet(team, sends ? send : receive, theirs)) return lost();
   const std::size_t half = bytes / 2 / kLine * kLine;
-  const std::uint64_t theirs = exposed(team, peer);
   const bool copied = sends ? team.write(peer, at(send, half), theirs + half, bytes - half)
                             : team.read(peer, receive, theirs, half);
   const Code code = copied ? Code::ok : copy_failure();
-  team.end();
-  team.ring(peer);
-  if (!team.wait_until_done(peer)) return lost();
-  return code;
+  return part_company(team) ? Status(code) : lost();
 }
 
 // Every member reads `length` bytes at `offset` from the root's buffer.
@@ -66,10 +60,8 @@ Status read_from_all(ShmTeam& team, const void* exposed_here, const void* own_bl
                      std::size_t bytes, std::size_t offset) {
   const int n = team.size(), me = team.rank();
   team.begin();
-  Cell* own = team.open_cell();
+  Cell* own = write_address(team, exposed_here);
   if (own == nullptr) return Code::peer_lost;
-  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(exposed_here));
-  std::memcpy(own->data, &address, sizeof address);
   team.publish_and_ring(own);
   if (!team.wait_for_all()) return Code::peer_lost;
   Code code = Code::ok;

@@ -19,14 +19,13 @@ bool reduce_piece(ShmTeam& team, const void* own, void* into, std::uint64_t thei
                   std::size_t count, const Reduction& op, std::byte* scratch) {
   const int peer = 1 - team.rank();
   const std::size_t bytes = count * op.element_bytes;
-  const bool takes_either_order = op.commutative;
-  if (into != own && (team.rank() == 0 || takes_either_order)) {
+  if (into != own && (team.rank() == 0 || op.commutative)) {
     if (!team.read(peer, into, theirs, bytes)) return false;
     op.apply(own, into, count, op.argument);
     return true;
   }
   if (!team.read(peer, scratch, theirs, bytes)) return false;
-  if (team.rank() == 1 || takes_either_order) {
+  if (team.rank() == 1 || op.commutative) {
     if (into != own) copy_bytes(into, own, bytes);
     op.apply(scratch, into, count, op.argument);
   } else {
@@ -49,26 +48,12 @@ Code reduce_part(ShmTeam& team, const void* input, std::byte* into, std::uint64_
   return Code::ok;
 }
 
-// Begins a round in which the two see each other's vector at `theirs`. scratch: this member's bank,
-// which nobody reads. Null: the other is lost.
-std::byte* meet(ShmTeam& team, const void* input, std::uint64_t& theirs) {
+// Begins a round in which the two see each other's vector at `theirs`. Returns this member's bank,
+// which nobody reads, for what is read; null: the other is lost.
+std::byte* begin(ShmTeam& team, const void* input, std::uint64_t& theirs) {
   team.begin();
   std::byte* scratch = team.open_bank();
-  if (scratch == nullptr || !expose(team, input)) return nullptr;
-  const int peer = 1 - team.rank();
-  team.ring(peer);
-  if (!team.wait_for(peer)) return nullptr;
-  team.note_all_arrived();
-  theirs = exposed(team, peer);
-  return scratch;
-}
-
-// Ends a round in which the other member reads this one's memory.
-bool part_company(ShmTeam& team) {
-  const int peer = 1 - team.rank();
-  team.end();
-  team.ring(peer);
-  return team.wait_until_done(peer);
+  return scratch != nullptr && meet(team, input, theirs) ? scratch : nullptr;
 }
 
 }  // namespace
@@ -76,7 +61,7 @@ bool part_company(ShmTeam& team) {
 Status direct_reduce(ShmTeam& team, const void* input, void* receive, std::size_t count,
                      const Reduction& op, int root) {
   std::uint64_t theirs = 0;
-  std::byte* scratch = meet(team, input, theirs);
+  std::byte* scratch = begin(team, input, theirs);
   if (scratch == nullptr) return Code::peer_lost;
   Code code = Code::ok;
   if (team.rank() == root)
@@ -91,17 +76,19 @@ Status direct_allreduce(ShmTeam& team, const void* input, void* receive, std::si
   const Part &mine = parts[team.rank()], &others = parts[1 - team.rank()];
   const auto offset = [&](const Part& part) { return part.first * op.element_bytes; };
   std::uint64_t theirs = 0;
-  std::byte* scratch = meet(team, input, theirs);
+  std::byte* scratch = begin(team, input, theirs);
   if (scratch == nullptr) return Code::peer_lost;
   Code code = reduce_part(team, input, at(receive, offset(mine)), theirs, mine, op, scratch);
   team.end();
+  team.begin();
   // Null: this half is not there.
-  if (meet(team, code == Code::ok ? receive : nullptr, theirs) == nullptr) return Code::peer_lost;
-  if (theirs == 0)
-    code = code == Code::ok ? Code::not_permitted : code;
-  else if (!team.read(1 - team.rank(), at(receive, offset(others)), theirs + offset(others),
-                      others.count * op.element_bytes))
+  if (!meet(team, code == Code::ok ? receive : nullptr, theirs)) return Code::peer_lost;
+  if (theirs == 0) {
+    if (code == Code::ok) code = Code::not_permitted;
+  } else if (!team.read(1 - team.rank(), at(receive, offset(others)), theirs + offset(others),
+                        others.count * op.element_bytes)) {
     code = copy_failure();
+  }
   return part_company(team) ? code : Code::peer_lost;
 }
 
@@ -109,7 +96,7 @@ Status direct_reduce_scatter(ShmTeam& team, const void* input, void* receive,
                              const std::size_t* counts, const Reduction& op) {
   const Part mine{team.rank() == 0 ? 0 : counts[0], counts[team.rank()]};
   std::uint64_t theirs = 0;
-  std::byte* scratch = meet(team, input, theirs);
+  std::byte* scratch = begin(team, input, theirs);
   if (scratch == nullptr) return Code::peer_lost;
   const Code code =
       reduce_part(team, input, static_cast<std::byte*>(receive), theirs, mine, op, scratch);

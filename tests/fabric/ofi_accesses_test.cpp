@@ -87,6 +87,7 @@ struct OtherProcess {
     REQUIRE(bytes.size() == sizeof key);
     std::memcpy(&key, bytes.data(), sizeof key);
   }
+  ~OtherProcess() { weft::testing::end_owner(process); }
   static std::string bytes_of_hex(const std::string& text) {
     std::string bytes;
     for (std::size_t i = 0; i + 1 < text.size(); i += 2)

@@ -133,6 +133,7 @@ TEST_CASE(
     other.signal(SIGCONT);
     CHECK(user.wait(put) == Code::ok);
     CHECK(user.wait(get) == Code::ok);
+    weft::testing::end_owner(other);
   }
   weft::ofi::force_one_sided(weft::testing::kAllAreNative);
 }

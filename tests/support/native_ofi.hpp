@@ -1,6 +1,8 @@
 #pragma once
 // Endpoints of the fabric ofi whose provider does puts, gets and atomics by itself, also where Weft
 // would not let it.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
@@ -67,6 +69,13 @@ inline std::string line_of(Process& process, const std::string& word) {
   }
   FAIL("no line with '" << word << "': " << process.out());
   return {};
+}
+
+// By a signal at which libfabric removes what its shm has in /dev/shm.
+inline void end_owner(Process& process) {
+  process.signal(SIGCONT);
+  process.signal(SIGTERM);
+  CHECK(process.wait() == 128 + SIGTERM);
 }
 
 }  // namespace weft::testing

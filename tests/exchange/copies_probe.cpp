@@ -64,9 +64,7 @@ int count(const Halves<kBytes>& halves) {
       const ssize_t bytes = pread(memory, piece.data(), wanted, static_cast<off_t>(at));
       if (bytes < static_cast<ssize_t>(kBytes)) continue;
       for (std::size_t i = 0; i + kBytes <= static_cast<std::size_t>(bytes) && i < kPiece; i += 8)
-        if ((at + i < own || at + i >= own + piece.size()) && halves.are_at(&piece[i])) {
-          ++found;
-        }
+        if ((at + i < own || at + i >= own + piece.size()) && halves.are_at(&piece[i])) ++found;
     }
   }
   close(memory);

@@ -25,10 +25,7 @@ TEST_CASE("a get that waits for the next link takes no time of the processor mea
                 false};
   Two two(way);
   std::uint64_t word = 7, got = 0;
-  REQUIRE(two.server.register_memory(&word, 8).ok());
-  MemoryKey key;
-  REQUIRE(two.server.key(&word, kRead, key).ok());
-  const PeerMemory remote = two.client.memory(two.at_client, key);
+  const PeerMemory remote = two.remote(&word, 8, kRead);
   Operation operation;
   two.client.get(remote, 0, &got, 8, operation);
   REQUIRE(two.wait(operation) == Code::ok);
@@ -252,10 +249,7 @@ TEST_CASE("a put that breaks each link has an end, and one that does so for a wh
   Two two({"loopback", "loopback", {}, false}, is_mended ? 10'000 : 300);
   std::uint64_t word = 0;
   const std::uint64_t seven = 7;
-  REQUIRE(two.server.register_memory(&word, 8).ok());
-  MemoryKey key;
-  REQUIRE(two.server.key(&word, kAllRights, key).ok());
-  const PeerMemory remote = two.client.memory(two.at_client, key);
+  const PeerMemory remote = two.remote(&word, 8);
   Operation put;
   two.client.put(remote, 0, &seven, 8, put);
   REQUIRE(two.wait(put) == Code::ok);
@@ -298,10 +292,7 @@ TEST_CASE("a link that is up stays when a request comes late that its asker has 
   Two two({"loopback", "loopback", {}, false}, 2000);
   std::uint64_t word = 0;
   const std::uint64_t seven = 7;
-  REQUIRE(two.server.register_memory(&word, 8).ok());
-  MemoryKey key;
-  REQUIRE(two.server.key(&word, kAllRights, key).ok());
-  const PeerMemory remote = two.client.memory(two.at_client, key);
+  const PeerMemory remote = two.remote(&word, 8);
   Operation put;
   two.client.put(remote, 0, &seven, 8, put);
   REQUIRE(two.wait(put) == Code::ok);

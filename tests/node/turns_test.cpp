@@ -198,10 +198,7 @@ TEST_CASE("the links of threads go first, and cut no atomic off") {
   Two two({"loopback", "loopback", {.links = 4, .most_links = 4}, false});
   const Faulty slow(7, 300, 0);  // so that there is always something under way
   std::uint64_t word = 0;
-  REQUIRE(two.server.register_memory(&word, 8).ok());
-  MemoryKey key;
-  REQUIRE(two.server.key(&word, kAllRights, key).ok());
-  const PeerMemory remote = two.client.memory(two.at_client, key);
+  const PeerMemory remote = two.remote(&word, 8);
   std::string address;
   REQUIRE(two.server.address(address).ok());
   const auto links = [&] { return Network::of_process()->counts(device_of(address)).links; };

@@ -94,6 +94,13 @@ struct Two {
     }
     return true;
   }
+  // The server's memory, as the client names it.
+  PeerMemory remote(void* memory, std::size_t bytes, std::uint32_t rights = kAllRights) {
+    REQUIRE(server.register_memory(memory, bytes).ok());
+    MemoryKey key;
+    REQUIRE(server.key(memory, rights, key).ok());
+    return client.memory(at_client, key);
+  }
   Code wait(const Operation& operation) {
     return progress_until([&] { return operation.is_done(); }) ? operation.code() : Code::timed_out;
   }

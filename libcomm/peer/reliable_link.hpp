@@ -80,6 +80,9 @@ class ReliableLink {
   void set_opened(fabric::Link& link);
   // The number of the link that is opened next, for its hello.
   std::uint32_t next_opening() { return ++num_opened_; }
+  std::uint32_t num_opened() const { return num_opened_; }
+  // The peer may know links with numbers up to this one, of a link object that is gone.
+  void open_after(std::uint32_t number) { num_opened_ = number; }
   // Returns true if the peer has left the link that it numbered so, which comes late: it asked for
   // another one later, or took one from here.
   bool has_left(std::uint32_t opening) const { return is_late(opening, left_); }

@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "base/wait.hpp"
+#include "fabric/registry.hpp"
+#include "lanes/mapped/host_lanes.hpp"
 #include "tests/lanes/loopback_rank.hpp"
 
 namespace weft::testing {
@@ -53,6 +55,64 @@ TEST_CASE("a rank's link stays when a request comes late that its peer has left"
   CHECK(is_settled());
   CHECK(num_opened() == before);
   for (auto& rank : ranks) CHECK(rank->lanes->num_ends() == 0);
+}
+
+// A process of another job that was forgotten, and is met again, knows how many links were opened
+// before: those that come then are not late.
+TEST_CASE("a foreign process that is forgotten and admitted again is reached at once") {
+  struct Process {
+    Process() {
+      auto boards = make_thread_boards(1);
+      Settings settings;
+      REQUIRE(settings.set("FABRIC", "loopback"));
+      REQUIRE(Members::open(settings, std::move(boards[0]), job).ok());
+      REQUIRE(make_host_lanes(*job, local).ok());
+      REQUIRE(
+          make_remote_lanes(*job, *local, *fabric::find_row("loopback"), To::foreign, lanes).ok());
+    }
+    void admit(Process& other) {
+      REQUIRE(job->add_foreign({{other.job->id(), 0}, 1, "host"}, number).ok());
+      REQUIRE(lanes->admit(number, {other.job->id(), 0}, other.lanes->endpoint_address()).ok());
+    }
+    void forget() {
+      lanes->forget(number);
+      job->remove_foreign(number);
+    }
+    std::unique_ptr<Members> job;
+    std::unique_ptr<HostLanes> local;
+    std::unique_ptr<RemoteLanes> lanes;
+    int number = -1;
+  };
+  Process here, there;
+  std::uint64_t word = 0;
+  MemoryName memory;
+  here.admit(there);
+  there.admit(here);
+  REQUIRE(there.lanes->share(&word, sizeof word, memory).ok());
+  const auto add = [&] {
+    std::uint64_t value = 0;
+    Completion completion;
+    here.lanes->begin(here.number, {Access::fetch_add, memory, 0, nullptr, 8, 1, 0, &value},
+                      completion);
+    const std::uint64_t begin = now_ns();
+    while (!completion.is_done() && now_ns() < begin + 20'000'000'000) {
+      here.lanes->poll();
+      there.lanes->poll();
+    }
+    REQUIRE(completion.is_done());
+    CHECK(completion.code() == Code::ok);
+  };
+  const auto num_opened = [&] {
+    const std::string text = here.lanes->endpoint_address();
+    return Network::of_process()->counts(bytes_of_hex(text.substr(text.rfind(' ') + 1))).opened;
+  };
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    add();
+    CHECK(num_opened() == round + 1);
+    here.forget();
+    here.admit(there);
+  }
+  REQUIRE(there.lanes->unshare(memory).ok());
 }
 
 }  // namespace weft::testing

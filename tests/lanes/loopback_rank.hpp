@@ -14,6 +14,13 @@ namespace weft::testing {
 
 using transport::RemoteLanes;
 
+inline std::string bytes_of_hex(const std::string& text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
 struct Rank {
   Rank(std::unique_ptr<Board> board, const char* timeout_ms, int other) {
     Settings settings;
@@ -24,12 +31,9 @@ struct Rank {
   }
   // Of the endpoint, as the board has it: hexadecimal.
   std::string address(int rank) const {
-    std::string text, bytes;
+    std::string text;
     if (!job->board().get(rank, "loopback.address", text)) throw std::runtime_error("no address");
-    text = text.substr(text.rfind(' ') + 1);
-    for (std::size_t i = 0; i < text.size(); i += 2)
-      bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
-    return bytes;
+    return bytes_of_hex(text.substr(text.rfind(' ') + 1));
   }
   std::unique_ptr<Members> job;
   std::unique_ptr<Fabrics> fabrics;

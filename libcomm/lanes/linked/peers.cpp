@@ -165,6 +165,7 @@ Status RemoteLanes::admit(int number, const ProcessName& name, std::string_view 
         !status)
       return status;
     made->link.use(*endpoint_, bytes_of(made->address));
+    made->link.open_after(num_forgotten_openings_);
     for (auto* list : {&known_, &busy_}) make_room(*list, 2 * (known_.size() + 1));
     known_.push_back(made.get());
     peers_[static_cast<std::size_t>(number)] = std::move(made);
@@ -188,6 +189,7 @@ void RemoteLanes::forget(int number) noexcept {
   auto& place = peers_[static_cast<std::size_t>(number)];
   if (place == nullptr) return;
   RankPeer& peer = *place;
+  num_forgotten_openings_ = std::max(num_forgotten_openings_, peer.link.num_opened());
   peer.link.lose();
   drop_link(peer);
   end_operations(peer);

@@ -297,6 +297,9 @@ class RemoteLanes final : public Lanes, fabric::Events {
   // Lanes of the foreign process that was forgotten last: their entries in Arrivals may not be
   // taken yet.
   std::vector<std::unique_ptr<ReceiveLaneState>> forgotten_;
+  // The most links that were opened to a foreign process that was forgotten: it refuses those
+  // numbers if it is admitted again.
+  std::uint32_t num_forgotten_openings_ = 0;
 
   Pool<RemoteOperation> operations_;
   std::unordered_map<std::uint64_t, Registered> registered_;  // by key

@@ -85,19 +85,21 @@ void Session::open_rail(Rail& rail, std::uint64_t now) {
     rail.is_wanted = false;
   }
   if (transport_.is_crowded()) return back_off(rail, now);
-  if (!open_over(over, own, theirs, rail.number, link)) return back_off(rail, now);
+  const std::uint32_t opening = link_.next_opening();
+  if (!open_over(over, own, theirs, rail.number, opening, link)) return back_off(rail, now);
   link->client = &rail;
   transport_.note_used(over);
-  set_link(rail, over, link, static_cast<std::uint32_t>(theirs), now);
+  set_link(rail, over, link, static_cast<std::uint32_t>(theirs), opening, now);
 }
 
 void Session::set_link(Rail& rail, fabric::Endpoint& over, fabric::Link* link, std::uint32_t theirs,
-                       std::uint64_t now) {
+                       std::uint32_t opening, std::uint64_t now) {
   std::lock_guard lock(lock_);
   std::lock_guard posting(rail.lock);
   rail.endpoint = &over;
   rail.link = link;
   rail.theirs = theirs;
+  rail.opening = opening;
   rail.is_wanted = false;
   rail.rest = Rail::Rest::no;
   rail.still_since_ns = now;
@@ -135,7 +137,7 @@ bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, const LinkHe
   drop_rail(*rail);
   link.client = rail;
   transport_.note_used(over);
-  set_link(*rail, over, &link, hello.device, now);
+  set_link(*rail, over, &link, hello.device, hello.opening, now);
   std::lock_guard lock(lock_);
   rail->is_taken = rail->is_theirs = true;
   if (hello.opening != 0) rail->last_taken = hello.opening;
@@ -171,7 +173,9 @@ void Session::tick_rails(std::uint64_t now) {
     for (const auto& rail : rails_) {
       if (rail == nullptr || rail->link == nullptr) continue;
       if (rail->num_posted == 0 && rail->rest == Rail::Rest::to_tell) {
-        HandleMessage message{{.kind = Kind::rail_rest, .id = rail->number}};
+        Head message{.kind = Kind::rail_rest,
+                     .flags = rail->is_theirs ? std::uint8_t{0} : kOwnOpening,
+                     .id = rail->opening};
         post_control(message);
         rail->rest = Rail::Rest::told;
       }
@@ -214,12 +218,16 @@ bool Session::give_up_rail(const fabric::Endpoint& over) {
   return false;
 }
 
-void Session::on_rail_rest(std::size_t number) {
+// That link may have ended, and the rail have another.
+void Session::on_rail_rest(std::uint32_t opening, bool is_theirs) {
   std::lock_guard lock(lock_);
-  if (number == 0 || number > rails_.size() || rails_[number - 1] == nullptr) return;
-  Rail& rail = *rails_[number - 1];
-  rail.is_up = rail.is_taken = false;
-  rail.rest = Rail::Rest::asked;
+  for (const auto& rail : rails_) {
+    if (rail == nullptr || rail->link == nullptr || rail->opening != opening ||
+        rail->is_theirs != is_theirs)
+      continue;
+    rail->is_up = rail->is_taken = false;
+    rail->rest = Rail::Rest::asked;
+  }
 }
 
 void Session::note_used() {

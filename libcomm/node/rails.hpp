@@ -58,6 +58,7 @@ struct Rail {
   bool is_up = false;
   bool is_taken = false;          // the peer opened it; up from the next poll on
   bool is_theirs = false;         // the peer opened it
+  std::uint32_t opening = 0;      // the opener's number of the link
   bool is_wanted = false;         // to be opened from open_at_ns on
   std::uint32_t last_taken = 0;   // the peer's number of the last link that was taken
   std::uint64_t up_since_ns = 0;  // of a link that was opened here

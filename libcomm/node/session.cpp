@@ -72,7 +72,8 @@ Status Session::open_link() {
     use(*(*devices_)[own]);
   }
   fabric::Link* link = nullptr;
-  if (Status status = open_over(*endpoint(), own, theirs, 0, link); !status) return status;
+  if (Status status = open_over(*endpoint(), own, theirs, 0, link_.next_opening(), link); !status)
+    return status;
   link->client = &main_;
   std::lock_guard lock(lock_);
   link_.set_opened(*link);
@@ -80,13 +81,13 @@ Status Session::open_link() {
 }
 
 Status Session::open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
-                          std::size_t rail, fabric::Link*& link) {
+                          std::size_t rail, std::uint32_t opening, fabric::Link*& link) {
   const LinkHello hello{cookie_,
                         kSessionVersion,
                         link_.num_received(),
                         static_cast<std::uint16_t>(rail),
                         static_cast<std::uint16_t>(own),
-                        link_.next_opening()};
+                        opening};
   return endpoint.open(bytes_of(theirs_.on(endpoint.name(), theirs)), as_bytes(hello), link);
 }
 
@@ -254,7 +255,7 @@ bool Session::dispatch(Kind kind, fabric::Bytes bytes) {
       });
     case Kind::rail_rest:
       return with(Head{}, [&](auto& m) {
-        on_rail_rest(m.id);
+        on_rail_rest(m.id, (m.flags & kOwnOpening) != 0);
         return true;
       });
     default:

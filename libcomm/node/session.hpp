@@ -127,7 +127,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void use(fabric::Endpoint& endpoint);
   Status open_link();
   Status open_over(fabric::Endpoint& endpoint, std::size_t own, std::size_t theirs,
-                   std::size_t rail, fabric::Link*& link);
+                   std::size_t rail, std::uint32_t opening, fabric::Link*& link);
   void drop_link();
   std::string way() const;
   std::size_t num_their_devices() const { return theirs_.num_devices(fabric()); }
@@ -161,12 +161,12 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void open_rails(std::uint64_t now_ns);
   void open_rail(Rail& rail, std::uint64_t now_ns);
   void set_link(Rail& rail, fabric::Endpoint& endpoint, fabric::Link* link, std::uint32_t theirs,
-                std::uint64_t now_ns);
+                std::uint32_t opening, std::uint64_t now_ns);
   void drop_rail(Rail& rail);
   void tick_rails(std::uint64_t now_ns);
   std::size_t num_leaving_rails(const fabric::Endpoint& endpoint);
   bool give_up_rail(const fabric::Endpoint& endpoint);
-  void on_rail_rest(std::size_t number);
+  void on_rail_rest(std::uint32_t opening, bool is_theirs);
   bool take_for(Rail& rail, NodeRequest& request);
   void post_on(Rail& rail, NodeRequest& request);
   static void leave_rail(NodeRequest& request);

@@ -45,10 +45,11 @@ enum class Kind : std::uint8_t {
   // Not numbered, of all links:
   rest,  // the sender gives the link up: it has nothing under way, and posts nothing more on it
   // Of sessions. Numbered:
-  rail_rest,  // the same of a rail; id: its number. The receiver closes it
+  rail_rest,  // the same of a rail; id: its link's opening. The receiver closes it
 };
 
-inline constexpr std::uint8_t kNumbered = 2;  // flag: sent again after a link broke
+inline constexpr std::uint8_t kNumbered = 2;    // flag: sent again after a link broke
+inline constexpr std::uint8_t kOwnOpening = 4;  // flag of rail_rest: the sender opened the link
 
 // A link of another version is refused without a word, so no two versions may get that far.
 inline constexpr std::uint32_t kSessionVersion = 5;

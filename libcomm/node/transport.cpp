@@ -20,6 +20,9 @@ namespace {
 constexpr std::uint64_t kTickNs = 5'000'000;
 // A process that has not looked at its peers for so long has to hear them first.
 constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
+// So much longer than the timeout a bootstrap connection may be silent: the kernel asks every 2 s,
+// and counts from the last answer, which may have come 2 s before the network failed.
+constexpr int kBootstrapMoreMs = 3000;
 constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the sockets
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
@@ -46,7 +49,7 @@ Transport::Transport(Events& events, const peer::Secret& secret, std::string nam
                      std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)
     : events_(events),
       bootstrap_(secret, own_address(std::move(name), endpoints),
-                 static_cast<int>(timeout_ns / 1'000'000)),
+                 static_cast<int>(timeout_ns / 1'000'000) + kBootstrapMoreMs),
       timeout_ns_(timeout_ns),
       endpoints_(std::move(endpoints)),
       epoll_(make_epoll()),

@@ -314,8 +314,11 @@ void Bootstrap::read_frames(Events& events, Connection& connection) {
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
     if (length <= 0) {
-      // A reset is an end, too: the peer has closed the socket.
-      const bool is_end = length == 0 || errno == ECONNRESET || errno == EPIPE;
+      // A reset comes from a process that ends without reading all, but also from kernels and
+      // firewalls that give a connection up: of who was met another sign must tell.
+      const bool was_reset = length < 0 && (errno == ECONNRESET || errno == EPIPE);
+      const bool is_local = connection.is_unix_ || connection.state_ != Connection::State::met;
+      const bool is_end = length == 0 || (was_reset && is_local);
       return fail(connection, is_end ? Status{Code::peer_lost, "the peer has closed the connection"}
                                      : error(Code::timed_out, "the connection to", "a peer broke"));
     }

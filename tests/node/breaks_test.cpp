@@ -1,4 +1,8 @@
 // Nodes of one process whose links break, or fall silent, by seed.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -10,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "base/wait.hpp"
 #include "two_nodes.hpp"
 #include "weft/node.hpp"
@@ -125,6 +130,68 @@ TEST_CASE("links that break are mended: all messages and changes, once") {
       CHECK(two.lost_at_server.ok());
     }
   }
+}
+
+namespace {
+
+// Ends this process's connection to that port with a reset, as kernels and firewalls do that give a
+// silent one up. Nothing in this process hears of it.
+void reset_connection_to(std::uint16_t port) {
+  int num_reset = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+        peer.sin_family != AF_INET || ntohs(peer.sin_port) != port)
+      continue;
+    const linger at_once{1, 0};
+    REQUIRE(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+    const Descriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::dup2(other.get(), fd) == fd);
+    ++num_reset;
+  }
+  REQUIRE(num_reset == 1);
+}
+
+}  // namespace
+
+TEST_CASE("a reset of the bootstrap connection ends no peer whose link is up") {
+  Network::of_process()->set_options({});
+  Node server({.name = "server", .secret = "secret", .timeout_ms = 1000, .fabrics = "loopback"});
+  Peer at_server;
+  std::atomic<int> num_lost{0}, num_heard{0};
+  server.on_peer([&](const Peer& peer) { at_server = peer; });
+  server.on_lost([&](const Peer&, const Status&) { ++num_lost; });
+  server.on_message([&](const Peer&, std::span<const std::byte>) { ++num_heard; });
+  REQUIRE(server.listen("127.0.0.1:0").ok());
+  std::string text;
+  REQUIRE(server.address(text).ok());
+  peer::NodeAddress address;
+  REQUIRE(peer::from_text(text, address).ok());
+  const auto over_tcp = std::ranges::find_if(
+      address.bootstraps, [](const std::string& one) { return one.starts_with("127.0.0.1:"); });
+  REQUIRE(over_tcp != address.bootstraps.end());
+  auto client = std::make_unique<Node>(NodeSettings{
+      .name = "client", .secret = "secret", .timeout_ms = 1000, .fabrics = "loopback"});
+  client->on_lost([&](const Peer&, const Status&) { ++num_lost; });
+  Peer at_client;
+  REQUIRE(client->connect(*over_tcp, at_client, 10'000).ok());
+  const auto until = [&](auto&& done, std::uint64_t ns) {
+    for (const std::uint64_t limit = now_ns() + ns; !done();) {
+      server.wait_some(5);
+      if (now_ns() > limit) return false;
+    }
+    return true;
+  };
+  REQUIRE(until([&] { return bool(at_server); }, kDeadlineNs));
+  reset_connection_to(static_cast<std::uint16_t>(std::stoi(over_tcp->substr(10))));
+  CHECK_FALSE(until([&] { return num_lost > 0; }, 2'000'000'000));
+  REQUIRE(client->send(at_client, "hello", 5) == Code::ok);
+  CHECK(until([&] { return num_heard == 1; }, kDeadlineNs));
+  CHECK(num_lost == 0);
+  // Its goodbye, or silence, tells the end all the same.
+  client.reset();
+  CHECK(until([&] { return num_lost == 1; }, kDeadlineNs));
 }
 
 TEST_CASE("a put that was notified is never done again, whatever breaks then") {

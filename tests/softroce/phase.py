@@ -32,7 +32,7 @@ FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank
 SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|storm|exchange)|weft_info)'
 SIW_BETWEEN = r'^(fabric_|lanes_remote|node_|exchange_(job|storm|hash)|weft_info)'
 SIW_FAULTS = r'^fault_(loss_[15]|delay|reorder|duplicate|storm|link_silent_(2s|for_good))_'
-DEVICES = r'^devices?_|^node_node_|^few_pairs_'  # described ones
+DEVICES = r'^devices?_|^node_node_|^few_(pairs|registrations)_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'

@@ -36,8 +36,10 @@ class Blocks {
  private:
   struct Chunk {
     void* data;
+    std::size_t bytes;
     ibv_mr* mr;
   };
+  Status add_chunk(std::size_t num_blocks);
   weft::verbs::Registrations& registrations_;
   const int access_;
   const std::size_t block_bytes_, per_chunk_;

@@ -88,6 +88,11 @@ Status VerbsEndpoint::start() {
                                       kReceivesAtOnce);
   rings_ =
       std::make_unique<Blocks>(*registrations_, registrations_->written_by_read(), kRingBytes, 4);
+  // One link can always send: others give way to one that lacks memory, but there may be none.
+  Block first;
+  if (Status status = rings_->take(first); !status)
+    return {status.code(), fmt::format("links' send buffers: {}", status.text())};
+  rings_->give(first);
   if (!transport_.sent_has_arrived) {
     if (Status status = registrations_->make(
             proofs_.data(), sizeof proofs_,
@@ -441,7 +446,17 @@ bool VerbsEndpoint::poll_deferred(Events& events) {
       id = broken_.back();
       broken_.pop_back();
     }
-    if (VerbsLink* link = find(id)) take_down(*link, "a post failed");
+    VerbsLink* link = find(id);
+    if (link == nullptr) continue;
+    Status shortage;
+    {
+      std::lock_guard lock(link->lock);
+      shortage = std::move(link->shortage);
+    }
+    if (shortage)
+      take_down(*link, "a post failed");
+    else
+      take_down(*link, shortage);
   }
   return finish_down(events) || any;
 }

@@ -116,6 +116,7 @@ struct VerbsLink : Link {
   Parts parts;
   WorkRequest* refused = nullptr;  // the request of which a part was refused, and why
   Code refused_code = Code::ok;
+  Status shortage;  // of memory to send from: why it is broken
   std::array<Posted, kDepth> slots;
 
   std::uint32_t room() const { return depth - (posted - completed); }

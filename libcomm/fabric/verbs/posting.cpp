@@ -121,12 +121,19 @@ std::byte* VerbsEndpoint::take_ring(VerbsLink& link, std::size_t bytes) {
   return link.ring.data + head % kRingBytes;
 }
 
-// Outside of the lock: the poster's own.
+// Outside of the lock: the poster's own. A link that is up and gets none goes down, as it has no
+// room: other links have all the memory.
 Status VerbsEndpoint::need_ring(VerbsLink& link) {
   if (link.ring.data != nullptr) return {};
   Block block;
   if (Status status = or_no_memory([&] { return rings_->take(block); }); !status) {
-    log_line(LogLevel::error, -1, "verbs: a link's send buffer: {}", status.text());
+    std::lock_guard lock(link.lock);
+    if (link.state != VerbsLink::State::up) return status;
+    link.state = VerbsLink::State::broken;
+    link.shortage = status;
+    std::lock_guard deferred(deferred_lock_);
+    broken_.push_back(link.id);
+    has_deferred_.store(true, std::memory_order_release);
     return status;
   }
   link.lock.lock();

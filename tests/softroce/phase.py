@@ -28,10 +28,6 @@ FEW_PROGRAMS = (r'^fabric_(?!ofi|verbs_endpoint|conformance)|weft_info|^storm-2|
                 r'death_send|^traffic_class')
 FEW_PROGRAMS_ONE_GUEST = r'^fabric_(ofi|verbs_endpoint)$|^storm-3|graph_pagerank-|^devices_|' \
                          r'^device_(mlx5_ib|irdma|virtual_function)$'
-# Over iWARP: what has been seen to pass there, in one guest and between two.
-SIW = r'^(fabric_|lanes_remote|node_|exchange_(job|storm|exchange)|weft_info)'
-SIW_BETWEEN = r'^(fabric_|lanes_remote|node_|exchange_(job|storm|hash)|weft_info)'
-SIW_FAULTS = r'^fault_(loss_[15]|delay|reorder|duplicate|storm|link_silent_(2s|for_good))_'
 DEVICES = r'^devices?_|^node_node_|^few_(pairs|registrations)_'  # described ones
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
@@ -214,10 +210,12 @@ def run(tally, folder, options, few):
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])
             phase.machine(1, [phase.programs(1, DEVICES, 1500)])
         if not few:
-            phase.machine(1, [phase.programs(1, SIW, 900, 'siw'),
+            phase.machine(1, [phase.programs(1, '^(?!offload_)', 1200, 'siw'),
                               phase.mpi('verbs', 1, FEW_ONE_GUEST, 'siw')], device='siw')
-            phase.machine(2, [phase.programs(2, SIW_BETWEEN, device='siw'),
+            phase.machine(2, [phase.programs(2, '^(?!multicast$|mixed_devices$)', 900, 'siw'),
                               phase.mpi('verbs', 2, FEW_TWO_GUESTS, 'siw'),
-                              phase.faults('verbs', SIW_FAULTS, 'siw')], device='siw')
+                              phase.node_faults(device='siw'), phase.faults('verbs', '', 'siw')], device='siw')
+            phase.machine(2, [phase.programs(2, '^multicast$', device='siw')], device='siw')
+            phase.machine(2, [phase.programs(2, '^mixed_devices$', device='siw')], cards=2, device='siw')
     if 'tcp' in present and not few:  # tests/tcp has it between network namespaces
         phase.machine(2, [phase.mpi('tcp', 2, TWO_GUESTS), phase.faults('tcp')])

@@ -73,6 +73,7 @@ struct Limits {
       true;  // false: a link ends with the peer's process, and loses nothing before its end
   // A link may end without a reason because the peer's device refused an access over it.
   bool refuses_by_breaks = false;
+  bool polls_by_calls = true;  // a poll() costs system calls
   // Links over which one peer's puts, gets and atomics may go, one for each thread that posts.
   unsigned links = 1;
   // message_in_place() pays for bodies from here on.

@@ -68,6 +68,7 @@ Status Engine::Impl::start() {
   if (number == 0) {
     if (Status status = Fabrics::open(job, fabrics); !status) return status;
     has_remote = !fabrics->remote().empty();
+    shared.note_fabrics();
   }
   local = &fabrics->local();
   connections = &local->connections();

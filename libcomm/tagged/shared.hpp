@@ -1,5 +1,6 @@
 #pragma once
 // Engine::Shared: the state that all VCIs of an engine share.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -60,6 +61,12 @@ struct Engine::Shared {
   Members& job;
   std::unique_ptr<Fabrics> fabrics;
   std::atomic<bool> has_remote{false};  // relaxed where nothing else is read
+  // Relaxed. A poll of some remote fabric costs system calls.
+  std::atomic<bool> polls_by_calls{false};
+  void note_fabrics() noexcept {
+    polls_by_calls = std::ranges::any_of(fabrics->remote(),
+                                         [](const auto* lanes) { return lanes->polls_by_calls(); });
+  }
   std::atomic<std::span<const int> (*)(std::uint32_t) noexcept> senders{nullptr};  // relaxed
   std::atomic<void (*)(bool)> background{nullptr};   // acquire and release: with its data
   std::atomic<WaitObserver> wait_observer{nullptr};  // relaxed: of the whole process

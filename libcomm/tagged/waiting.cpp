@@ -85,10 +85,11 @@ class Wait {
        const Awaited& awaited) noexcept
       : vci_(vci), condition_(condition), everywhere_(everywhere), awaited_(awaited) {}
 
-  // Polls for Waiting::spin_ns. With remote peers a poll costs system calls: fewer polls before the
-  // first read of the clock, and a yield now and then for a process that needs this core to answer.
+  // Polls for Waiting::spin_ns. Where a poll costs system calls there are fewer before the first
+  // read of the clock, and a yield now and then for a process that needs this core to answer.
   bool spin() {
-    const unsigned round = has_remote() ? 8 : 128;
+    const bool calls = vci_.shared.polls_by_calls.load(std::memory_order_relaxed);
+    const unsigned round = calls ? 8 : 128;
     std::uint64_t limit = 0;
     for (unsigned i = 1;; ++i) {
       const bool handed_over = poll();
@@ -97,7 +98,7 @@ class Wait {
       if (handed_over) sched_yield();
       if (i > kBusyPolls) cpu_relax();
       if (i % round == 0) {
-        if (has_remote()) sched_yield();
+        if (calls) sched_yield();
         if (is_over(limit, vci_.spin_ns)) return false;
       }
     }

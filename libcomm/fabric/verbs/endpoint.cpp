@@ -79,6 +79,7 @@ Status VerbsEndpoint::start() {
              .writes = device_->max_message >= kPartBytes,
              .breaks = true,
              .refuses_by_breaks = transport_.refuses_by_breaks,
+             .polls_by_calls = false,
              .links = static_cast<unsigned>(
                  std::clamp<std::int64_t>(settings_.number(Setting::verbs_qps), 1, 16)),
              .lane_eager_max = (32u << 10) - 1};

@@ -49,6 +49,7 @@ class RemoteLanes final : public Lanes, fabric::Events {
 
   // Returns true if the fabric puts entries into rings: then they move on, and never restart.
   bool writes() const noexcept { return endpoint_->limits().writes; }
+  bool polls_by_calls() const noexcept { return endpoint_->limits().polls_by_calls; }
   std::string_view fabric_name() const noexcept { return endpoint_->name(); }
   std::string interface_address() const { return endpoint_->interface_address(); }
   // Returns true if these lanes lead to that rank.

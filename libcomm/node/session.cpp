@@ -369,7 +369,7 @@ void Session::tick(std::uint64_t now) {
     std::lock_guard lock(lock_);
     // The side that connected opens a broken link again. It may not know that the link is broken:
     // then the other side opens it after a while.
-    due = link_.tick(now, timeout, waits(),
+    due = link_.tick(now, timeout, waits() || is_unwatched(),
                      opens_ || link_.takes_turns() || link_.is_broken_for(timeout / 8, now));
   }
   if (due == ReliableLink::Due::ended) lose(Code::peer_lost, "its process has ended");
@@ -399,6 +399,12 @@ void Session::open_next_link(std::uint64_t now) {
 bool Session::waits() const {
   return !waiting_.empty() || !posted_.empty() || !reposts_.empty() || !striped_.empty() ||
          !retries_.empty() || link_.has_unsent() || num_asked_ > 0;
+}
+
+// Where the bootstrap connection broke off nothing tells the end of a process, or of its host, that
+// this side needs nothing of: it is asked then.
+bool Session::is_unwatched() const {
+  return connection_ == nullptr && endpoint() != nullptr && endpoint()->limits().breaks;
 }
 
 void Session::say_goodbye() {

@@ -119,6 +119,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
   void make_busy() noexcept override;
   bool is_at_work() const override;
   bool waits() const;
+  bool is_unwatched() const;
   void open_next_link(std::uint64_t now_ns);
   void rest();
   void on_rest(bool answers);
@@ -222,7 +223,7 @@ class Session final : public std::enable_shared_from_this<Session>, TargetSide::
 
   Slots<Granted> granted_;  // by handle
 
-  peer::Connection* connection_;
+  peer::Connection* connection_;  // null: it has ended
   peer::NodeAddress theirs_;
   peer::Bytes16 cookie_;
   const bool opens_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/log.hpp"
@@ -22,7 +23,7 @@ constexpr std::uint64_t kTickNs = 5'000'000;
 constexpr std::uint64_t kMostAwayNs = 1'000'000'000;
 // So much longer than the timeout a bootstrap connection may be silent: the kernel asks every 2 s,
 // and counts from the last answer, which may have come 2 s before the network failed.
-constexpr int kBootstrapMoreMs = 3000;
+constexpr std::uint64_t kBootstrapMoreMs = 3000;
 constexpr std::uint64_t kSocketsNs = 500'000;  // between two polls of the sockets
 constexpr std::uint32_t kTickPolls = 64;
 constexpr std::uint64_t kGoodbyeNs = 1'000'000'000;
@@ -30,6 +31,11 @@ constexpr std::uint64_t kCrowdedNs = 1'000'000'000;  // without rails, after lin
 constexpr std::string_view kNoMemory = "needs memory, and there is none left here";
 
 bool is_unix(const std::string& bootstrap) { return bootstrap.starts_with("unix:"); }
+
+int bootstrap_silence_ms(std::uint64_t timeout_ns) {
+  constexpr std::uint64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(timeout_ns / 1'000'000 + kBootstrapMoreMs, kMost));
+}
 
 peer::NodeAddress own_address(std::string name,
                               const std::vector<std::unique_ptr<fabric::Endpoint>>& endpoints) {
@@ -48,8 +54,7 @@ Transport::Transport(Events& events, const peer::Secret& secret, std::string nam
                      std::uint64_t timeout_ns,
                      std::vector<std::unique_ptr<fabric::Endpoint>> endpoints)
     : events_(events),
-      bootstrap_(secret, own_address(std::move(name), endpoints),
-                 static_cast<int>(timeout_ns / 1'000'000) + kBootstrapMoreMs),
+      bootstrap_(secret, own_address(std::move(name), endpoints), bootstrap_silence_ms(timeout_ns)),
       timeout_ns_(timeout_ns),
       endpoints_(std::move(endpoints)),
       epoll_(make_epoll()),

@@ -1,5 +1,6 @@
 // Nodes of one process whose links break, or fall silent, by seed.
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -137,24 +139,29 @@ TEST_CASE("links that break are mended: all messages and changes, once") {
 
 namespace {
 
-// Ends this process's end of the connection from, or to, that port with a reset, as kernels and
-// firewalls do that give a silent one up. Nothing in this process hears of it.
-void reset_connection(std::uint16_t port, bool is_listener) {
-  int num_reset = 0;
+// This process's ends of connections to that port, or from it.
+std::vector<int> connections(std::uint16_t port, bool is_listener) {
+  std::vector<int> found;
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_in own{}, peer{};
     socklen_t length = sizeof own;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
-        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &(length = sizeof own)) != 0 ||
-        own.sin_family != AF_INET || ntohs((is_listener ? own : peer).sin_port) != port)
-      continue;
-    const linger at_once{1, 0};
-    REQUIRE(::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
-    const Descriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    REQUIRE(::dup2(other.get(), fd) == fd);
-    ++num_reset;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &(length = sizeof own)) == 0 &&
+        own.sin_family == AF_INET && ntohs((is_listener ? own : peer).sin_port) == port)
+      found.push_back(fd);
   }
-  REQUIRE(num_reset == 1);
+  return found;
+}
+
+// Ends it with a reset, as kernels and firewalls do that give a silent one up. Nothing in this
+// process hears of it.
+void reset_connection(std::uint16_t port, bool is_listener) {
+  const std::vector<int> found = connections(port, is_listener);
+  REQUIRE(found.size() == 1);
+  const linger at_once{1, 0};
+  REQUIRE(::setsockopt(found[0], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+  const Descriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::dup2(other.get(), found[0]) == found[0]);
 }
 
 // Of a Node that listens at 127.0.0.1.
@@ -206,6 +213,32 @@ TEST_CASE("a reset of the bootstrap connection ends no peer whose link is up") {
   // Its goodbye, or silence, tells the end all the same.
   client.reset();
   CHECK(until([&] { return num_lost == 1; }, kDeadlineNs));
+}
+
+TEST_CASE("a bootstrap connection may be silent for the longest timeout, too") {
+  Network::of_process()->set_options({});
+  const auto settings = [](const char* name) {
+    return NodeSettings{.name = name,
+                        .secret = "secret",
+                        .timeout_ms = std::numeric_limits<int>::max(),
+                        .fabrics = "loopback",
+                        .progress_thread = true};
+  };
+  Node server(settings("server")), client(settings("client"));
+  REQUIRE(server.listen("127.0.0.1:0").ok());
+  Peer at_client;
+  const std::string address = tcp_address_of(server);
+  REQUIRE(client.connect(address, at_client, 10'000).ok());
+  std::size_t num_seen = 0;
+  for (const bool is_listener : {false, true})
+    for (const int fd : connections(port_of(address), is_listener)) {
+      int unanswered_ms = 0;
+      socklen_t length = sizeof unanswered_ms;
+      REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, &length) == 0);
+      CHECK(unanswered_ms > 1'000'000'000);
+      ++num_seen;
+    }
+  CHECK(num_seen == 2);
 }
 
 // Who has nothing to send hears of an end by its bootstrap connection. Without one it asks.

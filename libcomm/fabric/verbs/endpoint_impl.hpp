@@ -244,7 +244,8 @@ class VerbsEndpoint final : public Endpoint {
   void prepare_probe(const VerbsLink& link, ibv_send_wr& request);
   static std::byte* take_ring(VerbsLink& link, std::size_t bytes);
   static bool has_ring(VerbsLink& link, std::size_t bytes);
-  Status need_ring(VerbsLink& link);
+  void note_broken(VerbsLink& link) noexcept;
+  bool need_ring(VerbsLink& link) noexcept;
   Code refuse(VerbsLink& link, WorkRequest& request, Code code);
   Code post_parts(VerbsLink& link);
   Code transfer(VerbsLink& link, bool is_get, std::byte* local, std::size_t bytes, const Key& key,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -91,10 +92,7 @@ Code VerbsEndpoint::post_one(VerbsLink& link, ibv_send_wr& request, const Posted
   if (const int error = ibv_post_send(link.qp, &request, &bad); error != 0) [[unlikely]] {
     log_line(LogLevel::warn, -1, "verbs: {} takes no request: {}", device_->port.device,
              std::strerror(error));
-    link.state = VerbsLink::State::broken;
-    std::lock_guard lock(deferred_lock_);
-    broken_.push_back(link.id);
-    has_deferred_.store(true, std::memory_order_release);
+    note_broken(link);
     return Code::peer_lost;
   }
   Posted& slot = link.slots[link.posted % kDepth];
@@ -102,6 +100,15 @@ Code VerbsEndpoint::post_one(VerbsLink& link, ibv_send_wr& request, const Posted
   slot.ring_end = link.ring_head;
   ++link.posted;
   return Code::ok;
+}
+
+// Under the link's lock: it goes down in the next poll. Once for each link: broken_ has room for so
+// many, as posting threads cannot go without memory here.
+void VerbsEndpoint::note_broken(VerbsLink& link) noexcept {
+  if (std::exchange(link.state, VerbsLink::State::broken) == VerbsLink::State::broken) return;
+  std::lock_guard lock(deferred_lock_);
+  broken_.push_back(link.id);
+  has_deferred_.store(true, std::memory_order_release);
 }
 
 bool VerbsEndpoint::has_ring(VerbsLink& link, std::size_t bytes) {
@@ -123,25 +130,22 @@ std::byte* VerbsEndpoint::take_ring(VerbsLink& link, std::size_t bytes) {
 
 // Outside of the lock: the poster's own. A link that is up and gets none goes down, as it has no
 // room: other links have all the memory.
-Status VerbsEndpoint::need_ring(VerbsLink& link) {
-  if (link.ring.data != nullptr) return {};
+bool VerbsEndpoint::need_ring(VerbsLink& link) noexcept {
+  if (link.ring.data != nullptr) return true;
   Block block;
   if (Status status = or_no_memory([&] { return rings_->take(block); }); !status) {
     std::lock_guard lock(link.lock);
-    if (link.state != VerbsLink::State::up) return status;
-    link.state = VerbsLink::State::broken;
-    link.shortage = status;
-    std::lock_guard deferred(deferred_lock_);
-    broken_.push_back(link.id);
-    has_deferred_.store(true, std::memory_order_release);
-    return status;
+    if (link.state != VerbsLink::State::up) return false;
+    link.shortage = std::move(status);
+    note_broken(link);
+    return false;
   }
   link.lock.lock();
   const bool is_first = link.ring.data == nullptr;
   if (is_first) link.ring = block;
   link.lock.unlock();
   if (!is_first) rings_->give(block);
-  return {};
+  return true;
 }
 
 // The request ends in the next poll.
@@ -517,7 +521,7 @@ void VerbsEndpoint::pay() {
     VerbsLink* link = find(owing_[i]);
     bool is_done = link == nullptr || link->is_ending;
     // Where nothing is sent inline, credit takes memory, too.
-    const bool has_memory = is_done || sizeof(Head) <= max_inline_ || need_ring(*link).ok();
+    const bool has_memory = is_done || sizeof(Head) <= max_inline_ || need_ring(*link);
     if (!is_done && has_memory) {
       std::lock_guard lock(link->lock);
       is_done = link->owed < link->window / 2 || link->state == VerbsLink::State::broken;

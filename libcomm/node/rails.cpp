@@ -147,7 +147,7 @@ bool Session::take_rail(fabric::Endpoint& over, fabric::Link& link, const LinkHe
 
 void Session::on_rail_up(Rail& rail) {
   std::lock_guard lock(lock_);
-  rail.is_up = true;
+  rail.is_up = rail.rest == Rail::Rest::no;  // the peer may have taken it, and given it up since
   rail.up_since_ns = now_ns();
   rail.backoff_ns = 0;
   make_busy();

@@ -1,5 +1,6 @@
 // Nodes on devices that have fewer links than they have peers: links take turns, and nothing is
 // lost, doubled or unknown.
+#include <array>
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <memory>
@@ -253,4 +254,61 @@ TEST_CASE("the links of threads go first, and cut no atomic off") {
   });
   CHECK(two.progress_until([&] { return has_left.load(); }));
   leaves.join();
+}
+
+// Who opened the link of a thread may hear that it is up after the peer has given it up.
+TEST_CASE("the link of a thread that comes up late is not used when the peer has given it up") {
+  Two two({"loopback", "loopback", {.links = 2, .most_links = 2}, false});
+  const Faulty slow(7, 5000, 0);  // so that there is always something under way
+  std::uint64_t word = 0;
+  const PeerMemory remote = two.remote(&word, 8);
+  Operation first;
+  two.client.fetch_add(remote, 0, 1, first);  // the main link is this thread's
+  REQUIRE(two.wait(first) == Code::ok);
+  Network& network = *Network::of_process();
+  std::string address;
+  REQUIRE(two.server.address(address).ok());
+  const std::string server = device_of(address), client = devices_of(two.client).front();
+  network.hold_ups(client, true);
+  std::atomic<bool> ends{false};
+  std::atomic<int> num_wrong{0};
+  std::thread thread([&] {
+    const PeerMemory own = remote;
+    std::array<Operation, 32> operations;
+    for (Operation& one : operations) two.client.fetch_add(own, 0, 1, one);
+    for (std::size_t i = 0; !ends || i % operations.size() != 0; ++i) {
+      Operation& one = operations[i % operations.size()];
+      while (!one.is_done()) std::this_thread::yield();
+      num_wrong += one.code() != Code::ok;
+      if (!ends) two.client.fetch_add(own, 0, 1, one);
+    }
+  });
+  CHECK(two.progress_until([&] { return network.counts(server).links == 2; }));
+  const std::uint64_t quiet = now_ns() + 50'000'000;
+  CHECK(two.progress_until([&] { return now_ns() > quiet; }));
+  const std::uint64_t num_before = network.counts(client).messages;
+  Node third(Hub::settings("third", 10'000));
+  std::atomic<bool> is_there{false};
+  third.connect_async(address, [&](const Status& status, Peer) { is_there = status.ok(); });
+  const auto until = [&](auto&& done, std::uint64_t ns) {
+    for (const std::uint64_t limit = now_ns() + ns; !done();) {
+      two.server.progress();
+      two.client.progress();
+      third.progress();
+      if (now_ns() > limit) return false;
+    }
+    return true;
+  };
+  CHECK(until([&] { return network.counts(client).messages > num_before; }, kDeadlineNs));
+  network.hold_ups(client, false);
+  CHECK(until([&] { return is_there.load(); }, 5'000'000'000));
+  ends = true;
+  std::atomic<bool> is_joined{false};
+  std::thread join([&] {
+    thread.join();
+    is_joined = true;
+  });
+  CHECK(until([&] { return is_joined.load(); }, kDeadlineNs));
+  join.join();
+  CHECK(num_wrong == 0);
 }

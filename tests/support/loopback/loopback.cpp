@@ -286,6 +286,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   void tell(Event event) {
     const bool waits = (holds_ && event.kind == EventKind::incoming) ||
+                       (holds_ups_ && event.kind == EventKind::up) ||
                        std::ranges::find(held_, event.end, &Event::end) != held_.end();
     if (waits) {
       held_.push_back(std::move(event));
@@ -294,9 +295,9 @@ class LoopbackEndpoint final : public Endpoint {
     inbox_.push_back(std::move(event));
     wake();
   }
-  void hold(bool are_held) {
-    holds_ = are_held;
-    if (holds_ || held_.empty()) return;
+  void hold(bool& holds, bool are_held) {
+    holds = are_held;
+    if (holds_ || holds_ups_ || held_.empty()) return;
     std::ranges::move(held_, std::back_inserter(inbox_));
     held_.clear();
     wake();
@@ -547,7 +548,7 @@ class LoopbackEndpoint final : public Endpoint {
   bool armed_ = false;
   std::size_t most_links_ = 0, num_links_ = 0, num_refused_ = 0;
   bool silent_ = false;
-  bool holds_ = false;
+  bool holds_ = false, holds_ups_ = false;
   std::deque<Event> held_;  // of links that have been asked for and are not told yet
   std::uint64_t served_bytes_ = 0, num_messages_ = 0, num_writes_ = 0, num_opened_ = 0;
 };
@@ -614,7 +615,13 @@ Network::Counts Network::counts(const std::string& address) {
 void Network::hold_requests(const std::string& address, bool are_held) {
   std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id_of(address));
-  if (found != endpoints_.end()) found->second->hold(are_held);
+  if (found != endpoints_.end()) found->second->hold(found->second->holds_, are_held);
+}
+
+void Network::hold_ups(const std::string& address, bool are_held) {
+  std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id_of(address));
+  if (found != endpoints_.end()) found->second->hold(found->second->holds_ups_, are_held);
 }
 
 void Network::set_at_poll(const std::string& address, std::function<void()> at_poll) {

@@ -64,6 +64,9 @@ class Network {
   // What asks the endpoint with this address for links waits, as at a host that is slow to take
   // them; false: it comes now, also from who has left since.
   void hold_requests(const std::string& address, bool are_held);
+  // What tells the endpoint with this address that a link of its own is up waits, as where a device
+  // tells that apart from messages; false: it comes now.
+  void hold_ups(const std::string& address, bool are_held);
   // Called in each poll of the endpoint with this address from now on, before all else.
   void set_at_poll(const std::string& address, std::function<void()> at_poll);
   // Every link there is stays up and carries nothing any more; those to come do.

@@ -1,7 +1,8 @@
 #pragma once
 // Bootstrap: the sockets by which Nodes meet, over TCP or Unix sockets, and which they keep
-// afterwards: a kept socket that ends is a peer that has ended, and over a Unix socket descriptors
-// travel. One socket serves all fabrics.
+// afterwards: a kept socket that the peer's kernel closes is a peer that has ended (one that was
+// reset over TCP says nothing), and over a Unix socket descriptors travel. One socket serves all
+// fabrics.
 //
 // Nothing here blocks, and everything is bounded: at most kMaxHalfOpen unauthenticated peers at a
 // time, each for kHandshakeMs; the oldest is dropped when another comes.

@@ -64,8 +64,8 @@ Status Engine::endpoint_address(std::string& address) {
   return or_no_memory([&]() -> Status {
     Fabrics& fabrics = *impl.fabrics;
     if (Status status = fabrics.open_to_foreign(); !status) return status;
-    // release: the fabrics and their watcher; pairs with the acquire of a thread that sleeps.
     impl.shared.note_fabrics();
+    // release: the fabrics and their watcher; pairs with the acquire of a thread that sleeps.
     impl.has_remote.store(true, std::memory_order_release);
     has_remote_.store(true, std::memory_order_relaxed);
     const Member& self = impl.job.member(impl.job.rank());

@@ -185,9 +185,8 @@ std::uint16_t port_of(const std::string& address) {
 TEST_CASE("a reset of the bootstrap connection ends no peer whose link is up") {
   Network::of_process()->set_options({});
   Node server({.name = "server", .secret = "secret", .timeout_ms = 1000, .fabrics = "loopback"});
-  Peer at_server;
-  std::atomic<int> num_lost{0}, num_heard{0};
-  server.on_peer([&](const Peer& peer) { at_server = peer; });
+  std::atomic<int> num_met{0}, num_lost{0}, num_heard{0};
+  server.on_peer([&](const Peer&) { ++num_met; });
   server.on_lost([&](const Peer&, const Status&) { ++num_lost; });
   server.on_message([&](const Peer&, std::span<const std::byte>) { ++num_heard; });
   REQUIRE(server.listen("127.0.0.1:0").ok());
@@ -204,7 +203,7 @@ TEST_CASE("a reset of the bootstrap connection ends no peer whose link is up") {
     }
     return true;
   };
-  REQUIRE(until([&] { return bool(at_server); }, kDeadlineNs));
+  REQUIRE(until([&] { return num_met > 0; }, kDeadlineNs));
   reset_connection(port_of(address), false);
   CHECK_FALSE(until([&] { return num_lost > 0; }, 2'000'000'000));
   REQUIRE(client->send(at_client, "hello", 5) == Code::ok);
@@ -250,14 +249,12 @@ TEST_CASE(
   const auto settings = [](const char* name) {
     return NodeSettings{.name = name, .secret = "secret", .timeout_ms = 500, .fabrics = "loopback"};
   };
-  std::atomic<int> num_lost{0}, num_others{0};
-  Peer at_server, at_client;
+  std::atomic<int> num_met{0}, num_lost{0}, num_others{0};
+  Peer at_client;
   Node server(settings("server")), client(settings("client"));
   Node& idle = listens ? server : client;
   Node& ends = listens ? client : server;
-  server.on_peer([&](const Peer& peer) {
-    if (peer.name() == "client") at_server = peer;
-  });
+  server.on_peer([&](const Peer&) { ++num_met; });
   idle.on_lost(
       [&](const Peer& peer, const Status&) { ++(peer.name() == "third" ? num_others : num_lost); });
   const auto until = [&](auto&& done, std::uint64_t ns) {
@@ -273,15 +270,14 @@ TEST_CASE(
   const std::string address = tcp_address_of(server);
   const auto connect = [&](Node& from, const std::string& to, Peer& peer) {
     std::atomic<bool> is_done{false};
-    from.connect_async(to, [&](const Status& status, Peer made) {
-      CHECK(status.ok());
+    from.connect_async(to, [&](const Status&, Peer made) {
       peer = made;
       is_done = true;
     });
-    return until([&] { return is_done.load(); }, kDeadlineNs);
+    return until([&] { return is_done.load(); }, kDeadlineNs) && bool(peer);
   };
   REQUIRE(connect(client, address, at_client));
-  REQUIRE(until([&] { return bool(at_server); }, kDeadlineNs));
+  REQUIRE(until([&] { return num_met > 0; }, kDeadlineNs));
   std::optional<Node> third;
   std::thread thread;
   std::atomic<bool> stops{false};
@@ -335,10 +331,7 @@ TEST_CASE("a process that is killed after a reset of its bootstrap connection is
   std::atomic<int> num_met{0}, num_lost{0};
   const auto serve = [&](Node& node) {
     node.on_peer([&](const Peer&) { ++num_met; });
-    node.on_lost([&](const Peer&, const Status& why) {
-      UNSCOPED_INFO(why.text());
-      ++num_lost;
-    });
+    node.on_lost([&](const Peer&, const Status&) { ++num_lost; });
   };
   if (child == 0) {  // the one that is killed
     ::alarm(60);

@@ -32,6 +32,7 @@ DEVICES = r'^devices?_|^node_node_|^few_(pairs|registrations)_'  # described one
 OVER = {'rxe': '', 'siw': 'verbs, siw'}  # in titles
 FEW_FAULTS = r'^fault_(loss_[15]|reorder|link_(down_2s|stalled_for_good)|' \
              r'killed_in_(eager|rendezvous|get|atomic)|stranger|outside_read|powered_off)_'
+FEW_NODE_FAULTS = r'^node_link_down_(3s|10s)_of_5s'
 SLOW = '12'  # how much slower than outside the guests may be
 MPI_S = 600  # for the multi-process tests of one machine
 
@@ -151,13 +152,13 @@ class Phase:
              os.path.join(self.folder, 'tests/softroce/fabric_fault'), '--fabric', fabric,
              '--device', device, '--filter', pattern])
 
-    def node_faults(self, devices=1, device='rxe'):
+    def node_faults(self, devices=1, device='rxe', pattern=''):
         title = f'faults between Nodes over {OVER[device] or "verbs"}'
         return Step(
             title if devices == 1 else f'{title} with {devices} devices', 500,
             [os.path.join(HERE, 'node_faults'), '--probe',
              os.path.join(self.folder, 'tests/softroce/node_fault'), '--device', device,
-             '--devices', str(devices)])
+             '--devices', str(devices), '--filter', pattern])
 
     def speed(self):
         missing = [name for name in ('ib_write_lat', 'ib_read_bw', 'ib_send_bw')
@@ -201,10 +202,11 @@ def run(tally, folder, options, few):
         # What makes links bad, or takes a device away, has machines of its own.
         phase.machine(2, [phase.programs(2, FEW_PROGRAMS if few else '^(?!multicast$)'),
                           phase.mpi('verbs', 2, FEW_TWO_GUESTS if few else TWO_GUESTS),
-                          *([] if few else [phase.node_faults()]),
+                          phase.node_faults(pattern=FEW_NODE_FAULTS if few else ''),
                           phase.faults('verbs', FEW_FAULTS if few else '')])
         if not few:
-            phase.machine(2, [phase.node_faults(devices=2)], cards=2)
+            for device in ('rxe', 'siw'):
+                phase.machine(2, [phase.node_faults(2, device)], cards=2, device=device)
             phase.machine(2, [phase.programs(2, '^multicast$')])
             phase.machine(3, [phase.programs(3, '^offload$')])
             phase.machine(1, [phase.programs(1, '^offload_', 1500)])

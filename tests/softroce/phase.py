@@ -131,6 +131,8 @@ class Phase:
             ['env', f'WEFT_LAUNCH={HERE}/remote {{host}}', os.path.join(ROOT, 'tests/mpi/run'),
              '--prefix', self.stage, '--build', os.path.join(self.folder, 'mpi-tests'),
              *(['--hosts', names] if hosts > 1 else []), '--env', f'WEFT_FABRIC={fabric}',
+             # Which is not taken unless it is named; the runner passes no other settings on.
+             *(['--env', f'WEFT_DEVICE={device}0'] if device == 'siw' else []),
              # Not the time this is about, and the guests are slow.
              '--env', 'WEFT_PEER_TIMEOUT_MS=20000',
              '--slow', SLOW, '--budget', str(MPI_S), '--verbose', '--filter', pattern])

@@ -104,7 +104,7 @@ TEST_CASE("a foreign process that is forgotten and admitted again is reached at 
   };
   const auto num_opened = [&] {
     const std::string text = here.lanes->endpoint_address();
-    return Network::of_process()->counts(bytes_of_hex(text.substr(text.rfind(' ') + 1))).opened;
+    return Network::of_process()->counts(test::from_hex(text.substr(text.rfind(' ') + 1))).opened;
   };
   for (std::uint64_t round = 0; round < 5; ++round) {
     add();

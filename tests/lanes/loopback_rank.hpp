@@ -8,18 +8,12 @@
 #include "job/members.hpp"
 #include "lanes/fabrics.hpp"
 #include "lanes/linked/remote_lanes.hpp"
+#include "tests/support/hex.hpp"
 #include "tests/support/loopback/loopback.hpp"
 
 namespace weft::testing {
 
 using transport::RemoteLanes;
-
-inline std::string bytes_of_hex(const std::string& text) {
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
-  return bytes;
-}
 
 struct Rank {
   Rank(std::unique_ptr<Board> board, const char* timeout_ms, int other) {
@@ -33,7 +27,7 @@ struct Rank {
   std::string address(int rank) const {
     std::string text;
     if (!job->board().get(rank, "loopback.address", text)) throw std::runtime_error("no address");
-    return bytes_of_hex(text.substr(text.rfind(' ') + 1));
+    return test::from_hex(text.substr(text.rfind(' ') + 1));
   }
   std::unique_ptr<Members> job;
   std::unique_ptr<Fabrics> fabrics;

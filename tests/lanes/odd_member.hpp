@@ -18,6 +18,7 @@
 #include "lanes/mapped/host_lanes.hpp"
 #include "peer/messages.hpp"
 #include "tests/lanes/remote_pair.hpp"
+#include "tests/support/hex.hpp"
 
 namespace weft::test {
 
@@ -119,19 +120,6 @@ class OddMember final : public fabric::Events {
   }
 
  private:
-  static std::string to_hex(const std::string& bytes) {
-    std::string text;
-    for (const char byte : bytes)
-      for (const int shift : {4, 0}) text += "0123456789abcdef"[byte >> shift & 15];
-    return text;
-  }
-  static std::string from_hex(const std::string& text) {
-    std::string bytes;
-    for (std::size_t i = 0; i + 1 < text.size(); i += 2)
-      bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
-    return bytes;
-  }
-
   std::unique_ptr<Members> jobs_[2];
   std::unique_ptr<HostLanes> local_;
   std::uint64_t secret_ = 0;

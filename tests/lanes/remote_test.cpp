@@ -11,6 +11,7 @@
 #include "lanes/mapped/host_lanes.hpp"
 #include "peer/messages.hpp"
 #include "tests/lanes/remote_pair.hpp"
+#include "tests/support/hex.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -480,22 +481,10 @@ TEST_CASE("who asks and takes no answers is lost", "[remote]") {
   REQUIRE(make_remote_lanes(*jobs[0], *local, *fabric::find_row("ofi"), To::members, lanes).ok());
   std::unique_ptr<fabric::Endpoint> endpoint;
   REQUIRE(fabric::ofi::make_endpoint(settings, endpoint).ok());
-  const auto hex = [](const std::string& bytes) {
-    std::string text;
-    for (const char byte : bytes)
-      for (const int shift : {4, 0}) text += "0123456789abcdef"[byte >> shift & 15];
-    return text;
-  };
-  const auto bytes_of_hex = [](const std::string& text) {
-    std::string bytes;
-    for (std::size_t i = 0; i + 1 < text.size(); i += 2)
-      bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
-    return bytes;
-  };
   REQUIRE(jobs[1]
               ->board()
-              .put("ofi.address",
-                   endpoint->kind() + " " + std::string(16, '0') + " " + hex(endpoint->address()))
+              .put("ofi.address", endpoint->kind() + " " + std::string(16, '0') + " " +
+                                      to_hex(endpoint->address()))
               .ok());
   other = std::thread([&] { (void)jobs[1]->board().fence(20'000); });
   REQUIRE(jobs[0]->board().fence(20'000).ok());
@@ -505,8 +494,8 @@ TEST_CASE("who asks and takes no answers is lost", "[remote]") {
   REQUIRE(jobs[0]->board().get(0, "ofi.address", text).ok());
   const std::size_t first = text.find(' '), second = text.find(' ', first + 1);
   transport::RankHello hello{0, jobs[0]->id(), 1, transport::kLanesVersion, 0, 0};
-  std::memcpy(&hello.secret, bytes_of_hex(text.substr(first + 1, 16)).data(), 8);
-  const std::string address = bytes_of_hex(text.substr(second + 1));
+  std::memcpy(&hello.secret, from_hex(text.substr(first + 1, 16)).data(), 8);
+  const std::string address = from_hex(text.substr(second + 1));
   fabric::Link* link = nullptr;
   REQUIRE(endpoint->open(std::as_bytes(std::span(address)), transport::as_bytes(hello), link).ok());
   Asker asker;

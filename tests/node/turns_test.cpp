@@ -136,11 +136,7 @@ struct Hub {
   }
   template <class F>
   bool until(F&& done, std::uint64_t ns = kDeadlineNs) {
-    for (const std::uint64_t limit = now_ns() + ns; !done();) {
-      hub->wait_some(5);
-      if (now_ns() > limit) return false;
-    }
-    return true;
+    return polled_until([this] { hub->wait_some(5); }, done, ns);
   }
   std::mutex lock;
   std::vector<Peer> at_hub, peers;
@@ -290,15 +286,12 @@ TEST_CASE("the link of a thread that comes up late is not used when the peer has
   Node third(Hub::settings("third", 10'000));
   std::atomic<bool> is_there{false};
   third.connect_async(address, [&](const Status& status, Peer) { is_there = status.ok(); });
-  const auto until = [&](auto&& done, std::uint64_t ns) {
-    for (const std::uint64_t limit = now_ns() + ns; !done();) {
-      two.server.progress();
-      two.client.progress();
-      third.progress();
-      if (now_ns() > limit) return false;
-    }
-    return true;
+  const auto poll = [&] {
+    two.server.progress();
+    two.client.progress();
+    third.progress();
   };
+  const auto until = [&](auto&& done, std::uint64_t ns) { return polled_until(poll, done, ns); };
   CHECK(until([&] { return network.counts(client).messages > num_before; }, kDeadlineNs));
   network.hold_ups(client, false);
   CHECK(until([&] { return is_there.load(); }, 5'000'000'000));

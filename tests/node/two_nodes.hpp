@@ -33,6 +33,16 @@ inline std::vector<std::string> devices_of(Node& node) {
   return devices;
 }
 
+// Polls until it is done; false: not within the time.
+template <class Poll, class Done>
+bool polled_until(Poll&& poll, Done&& done, std::uint64_t ns = kDeadlineNs) {
+  for (const std::uint64_t limit = now_ns() + ns; !done();) {
+    poll();
+    if (now_ns() > limit) return false;
+  }
+  return true;
+}
+
 struct Way {
   const char* name;
   const char* fabrics;
@@ -87,12 +97,11 @@ struct Two {
   }
   template <class F>
   bool progress_until(F&& done) {
-    for (const std::uint64_t limit = now_ns() + kDeadlineNs; !done();) {
+    const auto poll = [this] {
       server.progress();
       client.progress();
-      if (now_ns() > limit) return false;
-    }
-    return true;
+    };
+    return polled_until(poll, done);
   }
   // The server's memory, as the client names it.
   PeerMemory remote(void* memory, std::size_t bytes, std::uint32_t rights = kAllRights) {
